@@ -65,7 +65,7 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
       parameters: { ...route.query, ...commonParameters(true) },
       bodies: { [arrowStreamType]: ArrowStream },
       answers: route.answers,
-      isWrite: true,
+      takesKey: true,
     },
     prepare(input) {
       const { query, headers, scope, access, context } = input;

@@ -29,7 +29,7 @@ interface JsonCall<Target, Body> {
   /** From the body or the query; undefined is main. */
   readonly branch: BranchName | undefined;
   readonly delimiter: string;
-  /** Of routes that write. */
+  /** Of routes that take a key. */
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
@@ -50,8 +50,10 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
   /** Every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
-  /** It changes rows or columns of a table, and heeds `Idempotency-Key` and `x-request-id` (`repeatOf`). */
+  /** It changes rows or columns of a table, and is `keyedBy` either. */
   readonly isWrite?: true;
+  /** It changes something else, and answers each key once. */
+  readonly keyedBy?: KeyedBy;
   /** Only the owner of its table can answer it, as all that write. */
   readonly needsOwner?: true;
   readonly everywhere?: Everywhere;
@@ -89,7 +91,12 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
   route: JsonRoute<Operation, Target, Query, Body, Value>,
 ): Offer<Operation> {
   const { methods, path, isWrite, needsOwner = isWrite, render = jsonAnswer } = route;
-  const description = jsonDescription({ ...route, knowsBranches: route.branches !== undefined });
+  const keyedBy = route.keyedBy ?? (isWrite && 'Idempotency-Key or x-request-id');
+  const description = jsonDescription({
+    ...route,
+    knowsBranches: route.branches !== undefined,
+    takesKey: keyedBy !== undefined,
+  });
   const bodies = new BodyReader(route.body);
   const routeTo = (operation: Operation): Route => ({
     methods,
@@ -111,7 +118,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
         everywhere: route.everywhere,
         answer: async (upload) => {
           const { text, body, branch } = await readBody(route, bodies, { input, target, inQuery, upload });
-          const idempotency = isWrite && repeatOf(input.headers, `${path} ${text}`);
+          const idempotency = keyedBy && repeatOf(input.headers, `${path} ${text}`, keyedBy);
           return render(await route.answer(operation, { target, body, branch, delimiter, idempotency }, input));
         },
       };
@@ -172,16 +179,35 @@ export function writeAnswer({ context }: RouteInput, result: WriteResult, fields
   return { ...fields, version, transaction_id: transactionId };
 }
 
+/** What an operation answered that answers each key once (`answeredOnce`). */
+export function onceAnswer<Result>(
+  { context }: RouteInput,
+  { result, isReplay }: { readonly result: Result; readonly isReplay: boolean },
+): Result {
+  if (isReplay) {
+    context.note({ isReplay });
+    context.setHeader('idempotency-replayed', 'true');
+  }
+  return result;
+}
+
+/** `x-request-id` only where the LanceDB SDKs repeat a request under it. */
+type KeyedBy = 'Idempotency-Key' | 'Idempotency-Key or x-request-id';
+
 /**
  * The LanceDB SDKs send a change again, after an answer that they lost, under the same `x-request-id`: so that counts as an
  * `Idempotency-Key` for the same request. With anything else it is another one, since others number theirs as they like.
  */
-export function repeatOf(headers: IncomingHttpHeaders, content: string): IdempotencyHeader | undefined {
+export function repeatOf(
+  headers: IncomingHttpHeaders,
+  content: string,
+  keyedBy: KeyedBy = 'Idempotency-Key or x-request-id',
+): IdempotencyHeader | undefined {
   const bodyDigest = hash('sha256', content);
   const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
   if (key !== undefined) return { key, bodyDigest: async () => bodyDigest };
   const requestId = headerText(headers['x-request-id']);
-  if (requestId === undefined) return undefined;
+  if (requestId === undefined || keyedBy === 'Idempotency-Key') return undefined;
   return { key: requestId as IdempotencyKey, isImplied: true, bodyDigest: async () => bodyDigest };
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { notOfferedPaths } from '#src/http/routes/not-offered.ts';
 import { ask, usersStream } from './client.ts';
+import { answered } from './scripted-operations.ts';
 import { startTestService } from './service.ts';
 
 const anonymous = { authorization: '' };
@@ -143,6 +144,7 @@ test('listings show what the policy lets be described, and a cascade asks for ev
       },
       dropNamespace: async ({ mayDrop }) => {
         verdicts.push(mayDrop({ table: hidden! }), mayDrop({ namespace: [] }));
+        return answered(undefined);
       },
     },
   });

@@ -80,7 +80,7 @@ const cases: readonly Case[] = [
     path: '/v1/namespace/a$b/create',
     body: { mode: '"ExistOk"', properties: { owner: 'ann' } },
     operation: 'createNamespace',
-    command: { namespace: ['a', 'b'], mode: 'exist_ok', properties: { owner: 'ann' } },
+    command: { namespace: ['a', 'b'], mode: 'exist_ok', properties: { owner: 'ann' }, idempotency: undefined },
     answer: { properties: { owner: 'ann' } },
   },
   {
@@ -103,7 +103,7 @@ const cases: readonly Case[] = [
     path: '/v1/namespace/a/drop',
     body: { mode: '"Skip"', behavior: '"Cascade"' },
     operation: 'dropNamespace',
-    command: { namespace: ['a'], mode: 'skip', behavior: 'cascade' },
+    command: { namespace: ['a'], mode: 'skip', behavior: 'cascade', idempotency: undefined },
     answer: {},
   },
   {
@@ -159,14 +159,14 @@ const cases: readonly Case[] = [
     path: '/v1/table/prod$users/declare',
     body: { location: null, properties: { a: 'b' }, vend_credentials: true },
     operation: 'declareTable',
-    command: { table: users, location: undefined, properties: { a: 'b' } },
+    command: { table: users, location: undefined, properties: { a: 'b' }, idempotency: undefined },
     answer: { location, storage_options: {}, properties: { a: 'b' } },
   },
   {
     path: '/v1/table/prod$users/register',
     body: { location: 'users.lance', mode: 'OVERWRITE' },
     operation: 'registerTable',
-    command: { table: users, location: 'users.lance', mode: 'overwrite', properties: {} },
+    command: { table: users, location: 'users.lance', mode: 'overwrite', properties: {}, idempotency: undefined },
     answer: { location, properties: {} },
   },
   {
@@ -179,14 +179,14 @@ const cases: readonly Case[] = [
   {
     path: '/v1/table/prod$users/drop/',
     operation: 'dropTable',
-    command: { table: users },
+    command: { table: users, idempotency: undefined },
     answer: { id: ['prod', 'users'], location, properties: { owner: 'ann' } },
   },
   {
     path: '/v1/table/prod$users/deregister',
     body: { id: ['prod', 'users'] },
     operation: 'deregisterTable',
-    command: { table: users },
+    command: { table: users, idempotency: undefined },
     answer: { id: ['prod', 'users'], location, properties: { owner: 'ann' } },
   },
   {
@@ -228,14 +228,14 @@ const cases: readonly Case[] = [
     path: '/v1/table/prod$users/branches/create',
     body: { name: 'dev', from_branch: 'main', from_version: 4 },
     operation: 'createBranch',
-    command: { table: users, name: 'dev', fromBranch: undefined, fromVersion: 4 },
+    command: { table: users, name: 'dev', fromBranch: undefined, fromVersion: 4, idempotency: undefined },
     answer: {},
   },
   {
     path: '/v1/table/prod$users/branches/delete',
     body: { name: 'dev' },
     operation: 'deleteBranch',
-    command: { table: users, name: 'dev' },
+    command: { table: users, name: 'dev', idempotency: undefined },
     answer: {},
   },
   {

@@ -170,3 +170,21 @@ test('an answer that the document does not describe is found', () => {
   }
   assert.throws(() => checkDescribed('POST', '/v1/table/t/exists', {}), assert.AssertionError);
 });
+
+/** They change nothing, or may be repeated as they are. */
+const withoutKey: ReadonlySet<string> = new Set([
+  ...['AnalyzeTableQueryPlan', 'CountTableRows', 'ExplainTableQueryPlan', 'GetTableStats', 'QueryTable'],
+  ...['CancelJob', 'DescribeJob', 'DescribeNamespace', 'DescribeTable', 'DescribeTableIndexStats'],
+  ...['DescribeTableVersion', 'DescribeTransaction', 'GetTableTagVersion', 'ListJobs', 'ListTableBranches'],
+  ...['ListTableIndices', 'ListTableTags', 'ListTableVersions', 'NamespaceExists', 'TableExists'],
+  ...['PrewarmTableIndex'],
+]);
+
+test('every operation that changes something takes an Idempotency-Key (P6)', async () => {
+  await using service = await startTestService();
+  const posted = [...operationsOf(await getDocument(service))].filter(([path]) => path.startsWith('POST '));
+  const lacking = posted.filter(
+    ([, { parameters = [] }]) => !parameters.some(({ name }) => name === 'idempotency-key'),
+  );
+  assert.deepEqual(lacking.map(([, { operationId }]) => operationId).toSorted(), [...withoutKey].toSorted());
+});

@@ -106,6 +106,9 @@ const taggedVersion = {
   metadata: {},
 };
 
+/** Of an operation that answers each key once. */
+export const answered = <Result>(result: Result) => ({ result, isReplay: false });
+
 async function* noParts(): AsyncGenerator<never, void, void> {}
 
 const indexJob: IndexJob = {
@@ -176,14 +179,14 @@ const defaults: Operations = {
   updateFieldMetadata: async () => ({ ...written, fields: { id: { unit: 'one' } } }),
   updateSchemaMetadata: async () => written,
   restoreTable: async () => written,
-  declareTable: async ({ table, properties }) => ({ ...describedTable(table, properties), created: undefined }),
+  declareTable: async ({ table, properties }) => answered({ ...describedTable(table, properties), created: undefined }),
   describeTable: async ({ table }) => ({ ...describedTable(table), isManaged: true }),
   tableExists: async () => {},
-  renameTable: async () => {},
-  cloneTable: async ({ table }) => describedTable(table),
-  dropTable: async ({ table }: Listed) => describedTable(table),
-  deregisterTable: async ({ table }: Listed) => describedTable(table),
-  registerTable: async ({ table, properties }) => describedTable(table, properties),
+  renameTable: async () => answered(undefined),
+  cloneTable: async ({ table }) => answered(describedTable(table)),
+  dropTable: async ({ table }: Listed) => answered(describedTable(table)),
+  deregisterTable: async ({ table }: Listed) => answered(describedTable(table)),
+  registerTable: async ({ table, properties }) => answered(describedTable(table, properties)),
   countRows: async () => 42,
   queryTable: async () => ({ whole: Buffer.from('rows'), parts: noParts(), facts: () => ({ version: 7, rows: 2 }) }),
   explainQuery: async () => 'a plan',
@@ -202,7 +205,7 @@ const defaults: Operations = {
   describeVersion: async () => listedVersion,
   createVersion: async () => ({ ...written, listed: listedVersion }),
   createVersions: async () => ({ ...written, listed: { ...listedVersion, manifestTag: '"a"' } }),
-  deleteVersions: async () => 3,
+  deleteVersions: async () => answered(3),
   tableStatistics: async () => ({
     bytes: 4096,
     rows: 30,
@@ -217,9 +220,9 @@ const defaults: Operations = {
   describeJob: async () => indexJob,
   listJobs: async () => [indexJob],
   cancelJob: async () => ({ ...indexJob, state: 'CANCELLED' }),
-  createBranch: async () => {},
+  createBranch: async () => answered(undefined),
   listBranches: async () => ({ items: [], next: undefined }),
-  deleteBranch: async () => {},
+  deleteBranch: async () => answered(undefined),
   listIndexes: async () => ({ items: [describedIndex], next: 'id_idx' }),
   indexStatistics: async () => ({
     indexedRows: 30,
@@ -229,16 +232,16 @@ const defaults: Operations = {
     parts: 1,
   }),
   prewarmIndex: async () => {},
-  createTag: async () => {},
+  createTag: async () => answered(undefined),
   listTags: async () => ({ items: [taggedVersion], next: 'v1' }),
   findTag: async () => taggedVersion,
-  updateTag: async () => {},
-  deleteTag: async () => {},
-  createNamespace: async ({ properties }) => properties,
+  updateTag: async () => answered(undefined),
+  deleteTag: async () => answered(undefined),
+  createNamespace: async ({ properties }) => answered(properties),
   describeNamespace: async () => ({ owner: 'ann' }),
   namespaceExists: async () => {},
   listNamespaces: async () => ({ items: names(['dev', 'prod']), next: undefined }),
-  dropNamespace: async () => {},
-  maintainTable: async () => [],
+  dropNamespace: async () => answered(undefined),
+  maintainTable: async () => answered([]),
   describeTransaction: async ({ id }) => ({ id, status: 'SUCCEEDED', properties: { operation: 'create_table' } }),
 };

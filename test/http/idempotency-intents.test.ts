@@ -15,12 +15,14 @@ import type { Engine } from '#src/engine/port/engine.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.ts';
-import type { IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
+import type { IdempotencyKey, Location, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { mergeRows } from '#src/merge/request.ts';
+import { answeredOnce } from '#src/operations/idempotency/idempotency.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { countRows } from '#src/operations/tables/describe-table.ts';
+import { dropTable } from '#src/operations/tables/drop-table.ts';
 import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
@@ -32,6 +34,7 @@ import { stream } from './rows.ts';
 const notAsked = () => Promise.reject(new Error('this is never asked for'));
 
 const table = { namespace: [], name: 't' as ObjectName };
+const creation = { table, mode: 'create', properties: undefined, storageOptions: {} } as const;
 const scope: RequestScope = {
   requestId: 'r',
   principal: { subject: 'ann', issuer: 'lancegate', scopes: [], groups: [] },
@@ -47,7 +50,9 @@ function contentOf(n: number, key: string) {
   return { source: sourceFrom(inChunks(bytes)), idempotency };
 }
 
-type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'recordIntents' | 'closeBranch'>>;
+const keyOnly = (key: string) => ({ key: key as IdempotencyKey, bodyDigest: () => Promise.resolve('no body') });
+
+type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'recordIntents' | 'closeBranch' | 'reserveRoom'>>;
 
 async function start(t: TestContext) {
   const folder = temporaryFolder((clean) => t.after(clean));
@@ -94,8 +99,7 @@ async function start(t: TestContext) {
     await close();
     await catalog.close();
   });
-  const create = { table, mode: 'create', properties: undefined, storageOptions: {} } as const;
-  await createTable(deps)({ ...create, ...contentOf(0, 'create') }, scope);
+  await createTable(deps)({ ...creation, ...contentOf(0, 'create') }, scope);
   const merge = mergeRows(deps);
   const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
   const command = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true };
@@ -105,6 +109,7 @@ async function start(t: TestContext) {
     engineFaults,
     close,
     settle: () => deps.idempotency.settle(),
+    drop: (key: string) => answeredOnce('drop_table', dropTable)(deps)({ table, idempotency: keyOnly(key) }, scope),
     merge: (n: number, key = `k${n}`) => merge({ ...command, ...contentOf(n, key) }, scope),
     count: () => countRows(deps)({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
@@ -153,6 +158,31 @@ test('a merge whose record finds the disk full does not say that nothing was wri
   const { merge, faults } = await start(t);
   faults.now = { recordTransactions: () => Promise.reject(storageFull(undefined, {})) };
   await assert.rejects(merge(1), refusedAs('Internal'));
+});
+
+test('a drop whose answer could not be recorded does not say that nothing was written (P6)', async (t) => {
+  const { drop, faults, catalog } = await start(t);
+  for (const kind of ['StorageFull', 'CatalogUnavailable', 'ConcurrentModification'] as const) {
+    faults.now = { recordTransactions: () => Promise.reject(new LancegateError(kind, 'nothing was written')) };
+    await assert.rejects(drop('d'), refusedAs('Internal'));
+    assert.equal(await catalog.findTable(table), undefined);
+    faults.now = {};
+    await assert.rejects(drop('d'), refusedAs('TableNotFound'));
+    await catalog.declareTable(table, `${kind}.lance` as Location, {});
+  }
+  assert.equal((await drop('d')).isReplay, false);
+  assert.equal((await drop('d')).isReplay, true);
+});
+
+test('a drop with a key, whose answer would find no room, is not done (P6)', async (t) => {
+  const { drop, faults, catalog } = await start(t);
+  faults.now = {
+    reserveRoom: () => {
+      throw storageFull(undefined, {});
+    },
+  };
+  await assert.rejects(drop('d'), refusedAs('StorageFull'));
+  assert.equal((await catalog.findTable(table))?.state, 'created');
 });
 
 test('on a full disk the service ends in order all the same, and leaves its branches to the next start (P1)', async (t) => {

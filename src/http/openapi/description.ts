@@ -13,7 +13,8 @@ export interface RouteDescription {
   readonly bodies: Readonly<Record<string, TSchema>>;
   /** Undefined where nothing is sent. A schema with a `contentMediaType` is of that type, every other of JSON. */
   readonly answers: TSchema | undefined;
-  readonly isWrite: boolean;
+  /** It heeds `Idempotency-Key`. */
+  readonly takesKey: boolean;
 }
 
 export const arrowStreamType = 'application/vnd.apache.arrow.stream';
@@ -31,12 +32,12 @@ interface JsonSaid {
   readonly body: TObject;
   readonly answers: TSchema | undefined;
   readonly knowsBranches: boolean;
-  readonly isWrite?: true | undefined;
+  readonly takesKey: boolean;
 }
 
 /** A body has the fields of `Common` too, but for `branch` where the route works on main only. */
 export function jsonDescription(said: JsonSaid): RouteDescription {
-  const { action, operationId = action, summary, query, body, answers, knowsBranches, isWrite } = said;
+  const { action, operationId = action, summary, query, body, answers, knowsBranches, takesKey } = said;
   const { branch, id } = Common.properties;
   const common = { id, ...(knowsBranches && { branch }) };
   return {
@@ -45,7 +46,7 @@ export function jsonDescription(said: JsonSaid): RouteDescription {
     parameters: { ...query, ...commonParameters(knowsBranches) },
     bodies: { 'application/json': Type.Object({ ...body.properties, ...common }) },
     answers,
-    isWrite: isWrite === true,
+    takesKey,
   };
 }
 

@@ -57,7 +57,7 @@ function pathItem(path: string, methods: readonly Method[], description: RouteDe
 }
 
 function operation(path: string, method: Method, description: RouteDescription): Json {
-  const { operationId, summary, parameters, answers, isWrite } = description;
+  const { operationId, summary, parameters, answers, takesKey } = description;
   return {
     operationId,
     summary,
@@ -65,7 +65,7 @@ function operation(path: string, method: Method, description: RouteDescription):
     parameters: [
       ...pathParameters(path),
       ...queryParameters({ ...parameters, ...timeoutParameter }),
-      ...headerParameters(isWrite),
+      ...headerParameters(takesKey),
     ],
     ...(method === 'POST' && requestBody(description)),
     responses: { 200: { description: 'Done.', ...(answers && { content: contentOf(answers) }) }, ...refusalsByStatus },
@@ -101,15 +101,15 @@ const queryParameters = (parameters: TProperties): Json[] =>
       schema: printed(schema),
     }));
 
-const headerParameters = (isWrite: boolean): Json[] => [
+const headerParameters = (takesKey: boolean): Json[] => [
   { name: timeoutHeader, in: 'header', required: false, schema: { type: 'integer', minimum: 1, maximum: 999_999 } },
-  ...(isWrite
+  ...(takesKey
     ? [
         {
           name: idempotencyKeyHeader,
           in: 'header',
           required: false,
-          description: 'What was done under this key is not done twice.',
+          description: 'What was done under this key is not done twice: a retry gets the first answer.',
           schema: { type: 'string', pattern: '^[!#-~]{1,255}$' },
         },
       ]

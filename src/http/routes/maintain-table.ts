@@ -1,8 +1,9 @@
 import Type from 'typebox';
 import type { JobReport } from '../../maintenance/report.ts';
+import { answeredOnce } from '../../operations/idempotency/idempotency.ts';
 import { maintainTable } from '../../operations/maintain-table.ts';
 import { Count } from '../../wire/json-body.ts';
-import { jsonRoute, Nothing } from '../json-route.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../json-route.ts';
 import { tableTarget, visibleTo } from '../route.ts';
 
 const Jobs = Type.Object({
@@ -28,18 +29,19 @@ const Jobs = Type.Object({
  * An operation of this service only: the specification has none. Answers when all is done, without the jobs on branches that
  * the principal may not describe.
  */
-export const maintainTableRoute = jsonRoute(maintainTable, {
+export const maintainTableRoute = jsonRoute(answeredOnce('maintain_table', maintainTable), {
   methods: ['POST'],
   path: '/v1/table/:id/maintain',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'MaintainTable',
   summary: 'Compacts a table, keeps its indexes up to date and prunes old versions now',
   answers: Jobs,
   body: Nothing,
-  answer: async (operation, { target: table }, { access }) => {
-    const jobs = await operation({ table });
-    const isVisible = visibleTo(access, table);
+  answer: async (operation, { target: table, idempotency }, input) => {
+    const jobs = onceAnswer(input, await operation({ table, idempotency }, input.scope));
+    const isVisible = visibleTo(input.access, table);
     return { jobs: jobs.filter(({ branch }) => isVisible(branch)).map(jobContents) };
   },
 });

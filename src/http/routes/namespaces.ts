@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { answeredOnce } from '../../operations/idempotency/idempotency.ts';
 import {
   createNamespace,
   describeNamespace,
@@ -6,11 +7,12 @@ import {
   listNamespaces,
   namespaceExists,
 } from '../../operations/namespaces.ts';
+import type { OperationDeps } from '../../operations/operations.ts';
 import { dropTable } from '../../operations/tables/drop-table.ts';
 import { choiceOf, createModes, dropBehaviors, dropModes, parseChoice } from '../../wire/create-parameters.ts';
 import { nextPage, pageFields, StringMap } from '../../wire/json-body.ts';
 import { readPage } from '../../wire/query-parameters.ts';
-import { jsonRoute, Nothing } from '../json-route.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../json-route.ts';
 import { emptyAnswer, namespaceTarget } from '../route.ts';
 
 const CreateBody = Type.Object({ mode: choiceOf(createModes), properties: Type.Optional(StringMap) });
@@ -19,18 +21,20 @@ const DropBody = Type.Object({ mode: choiceOf(dropModes), behavior: choiceOf(dro
 const Properties = Type.Object({ properties: StringMap });
 const Namespaces = Type.Object({ namespaces: Type.Array(Type.String()), ...nextPage });
 
-export const createNamespaceRoute = jsonRoute(createNamespace, {
+export const createNamespaceRoute = jsonRoute(answeredOnce('create_namespace', createNamespace), {
   methods: ['POST'],
   path: '/v1/namespace/:id/create',
   target: namespaceTarget,
+  keyedBy: 'Idempotency-Key',
   action: 'CreateNamespace',
   summary: 'Creates a namespace',
   answers: Properties,
   body: CreateBody,
   audit: ({ mode }) => ({ mode: parseChoice(mode, 'mode', createModes) }),
-  answer: async (operation, { target: namespace, body }) => {
+  answer: async (operation, { target: namespace, body, idempotency }, input) => {
     const mode = parseChoice(body.mode, 'mode', createModes);
-    return { properties: await operation({ namespace, mode, properties: body.properties ?? {} }) };
+    const command = { namespace, mode, properties: body.properties ?? {}, idempotency };
+    return { properties: onceAnswer(input, await operation(command, input.scope)) };
   },
 });
 
@@ -76,20 +80,25 @@ export const namespaceExistsRoute = jsonRoute(namespaceExists, {
   render: () => emptyAnswer,
 });
 
+const dropTreeOf = (deps: OperationDeps) => dropNamespace(deps, dropTable(deps));
+
 /** Clients parse the body also where nothing was there to drop, so it is never 204. */
-export const dropNamespaceRoute = jsonRoute((deps) => dropNamespace(deps, dropTable(deps)), {
+export const dropNamespaceRoute = jsonRoute(answeredOnce('drop_namespace', dropTreeOf), {
   methods: ['POST'],
   path: '/v1/namespace/:id/drop',
   target: namespaceTarget,
+  keyedBy: 'Idempotency-Key',
   action: 'DropNamespace',
   summary: 'Drops a namespace',
   answers: Nothing,
   body: DropBody,
   audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
-  answer: async (operation, { target: namespace, body }, { access, context }) => {
+  answer: async (operation, { target: namespace, body, idempotency }, input) => {
+    const { access, context } = input;
     let droppedTables = 0;
-    await operation({
+    const command: Parameters<typeof operation>[0] = {
       namespace,
+      idempotency,
       mode: parseChoice(body.mode, 'mode', dropModes),
       behavior: parseChoice(body.behavior, 'behavior', dropBehaviors),
       mayDrop: (item) => {
@@ -100,7 +109,8 @@ export const dropNamespaceRoute = jsonRoute((deps) => dropNamespace(deps, dropTa
         droppedTables += 1;
         context.note({ droppedTables });
       },
-    });
+    };
+    onceAnswer(input, await operation(command, input.scope));
     return {};
   },
 });

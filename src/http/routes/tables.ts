@@ -2,19 +2,20 @@
 import Type from 'typebox';
 import { resourceUid } from '../../auth/policy/cedar-policy.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
+import { answeredOnce } from '../../operations/idempotency/idempotency.ts';
 import { cloneTable } from '../../operations/tables/clone-table.ts';
 import { declareTable } from '../../operations/tables/declare-table.ts';
 import { tableExists } from '../../operations/tables/describe-table.ts';
 import { deregisterTable, dropTable } from '../../operations/tables/drop-table.ts';
 import { listTables } from '../../operations/tables/list-tables.ts';
-import { registerTable } from '../../operations/tables/register-table.ts';
+import { type LocationOwner, registerTable } from '../../operations/tables/register-table.ts';
 import { renameTable } from '../../operations/tables/rename-table.ts';
 import type { TableDescription } from '../../table/table-access.ts';
 import { choiceOf, parseChoice, registerModes } from '../../wire/create-parameters.ts';
 import { parseTableParts } from '../../wire/identifiers.ts';
 import { nextPage, pageFields, StringMap, Version } from '../../wire/json-body.ts';
 import { Flag, readFlag, readPage } from '../../wire/query-parameters.ts';
-import { jsonRoute, Nothing } from '../json-route.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../json-route.ts';
 import { emptyAnswer, namespaceTarget, type RouteInput, rootTarget, tableTarget } from '../route.ts';
 
 const ExistsBody = Type.Object({ version: Type.Optional(Version) });
@@ -85,17 +86,19 @@ export const listAllTablesRoute = jsonRoute(listTables, {
   },
 });
 
-export const declareTableRoute = jsonRoute(declareTable, {
+export const declareTableRoute = jsonRoute(answeredOnce('declare_table', declareTable), {
   methods: ['POST'],
   path: '/v1/table/:id/declare',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'DeclareTable',
   summary: 'Reserves the name of a table that has no rows yet',
   answers: DeclaredTable,
   body: DeclareBody,
-  answer: async (operation, { target: table, body: { location, properties = {} } }) => {
-    const declared = await operation({ table, location, properties });
+  answer: async (operation, { target: table, body: { location, properties = {} }, idempotency }, input) => {
+    const command = { table, location, properties, idempotency };
+    const declared = onceAnswer(input, await operation(command, input.scope));
     return {
       location: declared.location,
       storage_options: declared.storageOptions,
@@ -104,29 +107,32 @@ export const declareTableRoute = jsonRoute(declareTable, {
   },
 });
 
-export const registerTableRoute = jsonRoute(registerTable, {
+export const registerTableRoute = jsonRoute(answeredOnce('register_table', registerTable), {
   methods: ['POST'],
   path: '/v1/table/:id/register',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'RegisterTable',
   summary: 'Gives a name to a table that is there already',
   answers: PlacedTable,
   body: RegisterBody,
   audit: ({ mode, location }) => ({ mode: parseChoice(mode, 'mode', registerModes), location }),
   furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
-  answer: async (operation, { target: table, body }, { access }) => {
-    const mode = parseChoice(body.mode, 'mode', registerModes);
-    const { location, properties } = await operation({
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const { access } = input;
+    const command = {
       table,
       location: body.location,
-      mode,
+      mode: parseChoice(body.mode, 'mode', registerModes),
       properties: body.properties ?? {},
-      mayAdopt: (owner) =>
+      idempotency,
+      mayAdopt: (owner: LocationOwner) =>
         'table' in owner
           ? access.needs('RegisterTable', { kind: 'table', table: owner.table })
           : access.needs('RegisterTable', { kind: 'namespace', path: owner.namespace }),
-    });
+    };
+    const { location, properties } = onceAnswer(input, await operation(command, input.scope));
     return { location, properties };
   },
 });
@@ -144,21 +150,23 @@ export const tableExistsRoute = jsonRoute(tableExists, {
 });
 
 /** Needs the right on both names. The LanceDB SDKs spell the field of the namespace in another way. */
-export const renameTableRoute = jsonRoute(renameTable, {
+export const renameTableRoute = jsonRoute(answeredOnce('rename_table', renameTable), {
   methods: ['POST'],
   path: '/v1/table/:id/rename',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'RenameTable',
   summary: 'Renames a table, or moves it to another namespace',
   answers: Nothing,
   body: RenameBody,
-  answer: async (operation, { target: table, body }, { access, context }) => {
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const { access, context } = input;
     const namespace = body.new_namespace_id ?? body.new_namespace ?? table.namespace;
     const to = parseTableParts(namespace, body.new_table_name);
     context.note({ newTable: resourceUid({ kind: 'table', table: to }).id });
     access.require('RenameTable', { kind: 'table', table: to });
-    await operation({ table, to });
+    onceAnswer(input, await operation({ table, to, idempotency }, input.scope));
     return {};
   },
 });
@@ -167,47 +175,54 @@ export const renameTableRoute = jsonRoute(renameTable, {
  * Needs the right on the new table and on the source. `is_shallow` changes nothing: the clone takes no space, as a shallow one,
  * and does not depend on the source, as a deep one.
  */
-export const cloneTableRoute = jsonRoute(cloneTable, {
+export const cloneTableRoute = jsonRoute(answeredOnce('clone_table', cloneTable), {
   methods: ['POST'],
   path: '/v1/table/:id/clone',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'CloneTable',
   summary: 'Makes a new table of what another one holds',
   answers: ClonedTable,
   body: CloneBody,
   audit: ({ source_location: location }) => ({ location }),
-  answer: async (operation, { target: table, body }, { access, scope }) => {
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const { access, scope } = input;
     const { source_location: sourceLocation, source_version: sourceVersion, source_tag: sourceTag } = body;
     const mayClone = (source: TableRef, branch: BranchName | undefined) =>
       access.needs('CloneTable', { kind: 'table', table: source }, branch);
-    const { location } = await operation({ table, sourceLocation, sourceVersion, sourceTag, mayClone }, scope);
+    const command = { table, sourceLocation, sourceVersion, sourceTag, mayClone, idempotency };
+    const { location } = onceAnswer(input, await operation(command, scope));
     return { location };
   },
 });
 
-export const dropTableRoute = jsonRoute(dropTable, {
+export const dropTableRoute = jsonRoute(answeredOnce('drop_table', dropTable), {
   methods: ['POST'],
   path: '/v1/table/:id/drop',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'DropTable',
   summary: 'Drops a table and its files',
   answers: GoneTable,
   body: Nothing,
-  answer: async (operation, { target: table }) => goneTable(await operation({ table })),
+  answer: async (operation, { target: table, idempotency }, input) =>
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope))),
 });
 
-export const deregisterTableRoute = jsonRoute(deregisterTable, {
+export const deregisterTableRoute = jsonRoute(answeredOnce('deregister_table', deregisterTable), {
   methods: ['POST'],
   path: '/v1/table/:id/deregister',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'DeregisterTable',
   summary: 'Forgets a table, and leaves its files',
   answers: GoneTable,
   body: Nothing,
-  answer: async (operation, { target: table }) => goneTable(await operation({ table })),
+  answer: async (operation, { target: table, idempotency }, input) =>
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope))),
 });
 
 const goneTable = ({ table, location, properties }: TableDescription) => ({

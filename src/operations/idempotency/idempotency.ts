@@ -9,6 +9,9 @@
  * - The engine's commit of a merge comes before that transaction, so a write intent is recorded first. A crash between the two
  *   leaves the intent. If the table still is at the version on which the commit was to build, nothing was written and the
  *   intent goes; if not, the retry is refused with `OutcomeUnknown`, and is not applied.
+ * - What does not go through the queue of a branch has no intents: names, tags, branches, versions that go. Its answer is recorded
+ *   right after its work (`answeredOnce`). A crash between the two leaves no record, and the retry is a new request, which finds
+ *   what the first one did: `TableTagAlreadyExists`, `TableNotFound`.
  * - Only successes are recorded. A refusal wrote nothing, so the same request may be tried again under the same key.
  * - Of several requests with one key at once, one works and the others wait for its answer, within their own deadlines.
  *   The lock of a key is of this process, as all locks are. Where a table moves to another replica, two attempts may work at once:
@@ -50,6 +53,25 @@ export interface IdempotencyHeader {
   readonly isImplied?: true;
 }
 
+/** What has a transaction record, and what only has an answer. */
+type RepeatableOperation =
+  | TransactionRecord['operation']
+  | 'create_tag'
+  | 'update_tag'
+  | 'delete_tag'
+  | 'create_branch'
+  | 'delete_branch'
+  | 'delete_versions'
+  | 'maintain_table'
+  | 'declare_table'
+  | 'register_table'
+  | 'deregister_table'
+  | 'drop_table'
+  | 'rename_table'
+  | 'clone_table'
+  | 'create_namespace'
+  | 'drop_namespace';
+
 /** A command that may carry an `Idempotency-Key`. All its other members but the source decide what it does. */
 interface RepeatableCommand {
   readonly source?: unknown;
@@ -69,6 +91,26 @@ export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer 
 
 /** `isReplay`: an earlier request with this key got this answer; this one did nothing. */
 export type Replayable<Result> = Result & { readonly isReplay: boolean };
+
+/** The whole answer of an operation that has no other fields, and that may be nothing. */
+interface SoleResult<Result> {
+  readonly result: Result;
+}
+
+/**
+ * Makes an operation that answers each key once, of one that knows no keys: it is done, then its answer is recorded. What the first
+ * request was asked from inside the operation, such as the right on the branch of a tag, a retry is not asked again.
+ */
+export const answeredOnce =
+  <Deps, Command, Result>(
+    operation: RepeatableOperation,
+    make: (deps: Deps) => (command: Command, scope: RequestScope) => Promise<Result>,
+  ) =>
+  (deps: Deps & { readonly idempotency: Idempotency }) => {
+    const work = make(deps);
+    return (command: Command & RepeatableCommand, scope: RequestScope): Promise<Replayable<SoleResult<Result>>> =>
+      deps.idempotency.onceThenRecorded(operation, command, scope, () => work(command, scope));
+  };
 
 /** Clients retry one at a time; a client of which more requests wait has gone wrong. */
 const maxWaiting = 15;
@@ -110,7 +152,7 @@ export class Idempotency {
    * wait for the key.
    */
   async once<Result extends object>(
-    operation: TransactionRecord['operation'],
+    operation: RepeatableOperation,
     command: RepeatableCommand,
     scope: RequestScope,
     work: (keyed: Keyed | undefined) => Promise<Result>,
@@ -134,6 +176,26 @@ export class Idempotency {
       const first = await this.#firstAnswer<Result>(keyed);
       if (first !== undefined) return { ...first, isReplay: true };
       return { ...(await this.#work(keyed, work)), isReplay: false };
+    });
+  }
+
+  /**
+   * As `once`, of `work` that records nothing. `Internal` where its answer could not be recorded: it is done then, and a retry does
+   * not learn of it.
+   */
+  onceThenRecorded<Result>(
+    operation: RepeatableOperation,
+    command: RepeatableCommand,
+    scope: RequestScope,
+    work: () => Promise<Result>,
+  ): Promise<Replayable<SoleResult<Result>>> {
+    return this.once(operation, command, scope, async (keyed) => {
+      if (keyed === undefined) return { result: await work() };
+      const request = await keyed.request();
+      using _room = this.#catalog.reserveRoom(0, 1);
+      const answer = { result: await work() };
+      await this.#catalog.recordTransactions([], [keyedAnswer(request, answer)]).catch(doneUnrecorded);
+      return answer;
     });
   }
 
@@ -253,9 +315,9 @@ async function impliedKey({ key, bodyDigest }: IdempotencyHeader, digest: string
 
 /**
  * Of everything that decides what the request does, as it was understood: spelling and order of the parameters make no
- * difference, and how long the client wants to wait is no part of it.
+ * difference, and how long the client wants to wait is no part of it; nor are the questions that an operation asks (functions).
  */
-function requestDigest(operation: TransactionRecord['operation'], command: RepeatableCommand): string {
+function requestDigest(operation: RepeatableOperation, command: RepeatableCommand): string {
   const { source: _, idempotency: __, ...asked } = command;
   return createHash('sha256')
     .update(JSON.stringify([operation, asked], inOrder))
@@ -274,6 +336,12 @@ const otherContent = (what: 'parameters' | 'body'): LancegateError =>
       ? 'idempotency-key: the key was used before with another body'
       : 'idempotency-key: the key was used before for another operation, table or parameters',
   );
+
+function doneUnrecorded(cause: unknown): never {
+  throw new LancegateError('Internal', 'what the request asked for was done, and its answer could not be recorded', {
+    cause,
+  });
+}
 
 const outcomeUnknown = (): LancegateError =>
   new LancegateError(

@@ -31,7 +31,7 @@ interface Deps {
 }
 
 /** An owner of a location: a table that has it or had it, or the namespace whose folder holds it. */
-type LocationOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
+export type LocationOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
 
 interface RegisterTableCommand {
   readonly table: TableRef;

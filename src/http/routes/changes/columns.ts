@@ -151,7 +151,7 @@ export const updateSchemaMetadataRoute: Offer<ReturnType<typeof updateSchemaMeta
       parameters: commonParameters(true),
       bodies: { 'application/json': StringMap },
       answers: StringMap,
-      isWrite: true,
+      takesKey: true,
     },
     prepare(input) {
       const { table, branch } = authorized(input, 'UpdateTableSchemaMetadata');

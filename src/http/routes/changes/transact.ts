@@ -70,7 +70,7 @@ export const transactRoute: Offer<ReturnType<typeof transact>> = {
       parameters: commonParameters(true),
       bodies: { 'multipart/form-data': FormOfOperations },
       answers: Applied,
-      isWrite: true,
+      takesKey: true,
     },
     prepare(input) {
       const { query, headers, scope } = input;

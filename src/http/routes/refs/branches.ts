@@ -1,9 +1,10 @@
 import Type from 'typebox';
 import { createBranch, deleteBranch, listBranches } from '../../../operations/branches.ts';
+import { answeredOnce } from '../../../operations/idempotency/idempotency.ts';
 import { parseBranch, parseBranchName } from '../../../wire/identifiers.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
-import { jsonRoute, Nothing } from '../../json-route.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../../json-route.ts';
 import { refuseBranch, tableTarget, visibleTo } from '../../route.ts';
 
 const CreateBody = Type.Object({
@@ -22,11 +23,12 @@ const Branch = Type.Object({
 const Branches = Type.Object({ branches: mapOf(Branch), ...nextPage });
 
 /** The parent must be allowed too: what it holds can be read in the new branch. */
-export const createBranchRoute = jsonRoute(createBranch, {
+export const createBranchRoute = jsonRoute(answeredOnce('create_branch', createBranch), {
   methods: ['POST'],
   path: '/v1/table/:id/branches/create',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'CreateTableBranch',
   summary: 'Creates a branch',
   answers: Nothing,
@@ -35,13 +37,15 @@ export const createBranchRoute = jsonRoute(createBranch, {
     refuseBranch(branch);
     return [parseBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
   },
-  answer: async (operation, { target: table, body }) => {
-    await operation({
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const command = {
       table,
       name: parseBranchName(body.name, 'name'),
       fromBranch: parseBranch(body.from_branch, 'from_branch'),
       fromVersion: body.from_version,
-    });
+      idempotency,
+    };
+    onceAnswer(input, await operation(command, input.scope));
     return {};
   },
 });
@@ -70,11 +74,12 @@ export const listBranchesRoute = jsonRoute(listBranches, {
   },
 });
 
-export const deleteBranchRoute = jsonRoute(deleteBranch, {
+export const deleteBranchRoute = jsonRoute(answeredOnce('delete_branch', deleteBranch), {
   methods: ['POST'],
   path: '/v1/table/:id/branches/delete',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key or x-request-id',
   action: 'DeleteTableBranch',
   summary: 'Deletes a branch',
   answers: Nothing,
@@ -83,8 +88,9 @@ export const deleteBranchRoute = jsonRoute(deleteBranch, {
     refuseBranch(branch);
     return [parseBranchName(body.name, 'name')];
   },
-  answer: async (operation, { target: table, body }) => {
-    await operation({ table, name: parseBranchName(body.name, 'name') });
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const command = { table, name: parseBranchName(body.name, 'name'), idempotency };
+    onceAnswer(input, await operation(command, input.scope));
     return {};
   },
 });

@@ -1,10 +1,11 @@
 import Type from 'typebox';
 import type { BranchName } from '../../../kernel/ids.ts';
+import { answeredOnce } from '../../../operations/idempotency/idempotency.ts';
 import { createTag, deleteTag, findTag, listTags, updateTag } from '../../../operations/tags.ts';
 import { parseTagName } from '../../../wire/identifiers.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, StringMap, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
-import { jsonRoute, Nothing } from '../../json-route.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../../json-route.ts';
 import { tableTarget, visibleTo } from '../../route.ts';
 
 const NameBody = Type.Object({ tag: Type.String() });
@@ -61,58 +62,66 @@ export const tagVersionRoute = jsonRoute(findTag, {
   },
 });
 
-export const createTagRoute = jsonRoute(createTag, {
+export const createTagRoute = jsonRoute(answeredOnce('create_tag', createTag), {
   methods: ['POST'],
   path: '/v1/table/:id/tags/create',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'CreateTableTag',
   summary: 'Gives a version a name',
   answers: Nothing,
   body: VersionBody,
   branches: (_, branch) => [branch],
   audit: ({ tag, version }) => ({ tag, version }),
-  answer: async (operation, { target: table, branch, body: { tag, version } }, { scope }) => {
-    await operation({ table, branch, tag: parseTagName(tag), version }, scope);
+  answer: async (operation, { target: table, branch, body: { tag, version }, idempotency }, input) => {
+    const command = { table, branch, tag: parseTagName(tag), version, idempotency };
+    onceAnswer(input, await operation(command, input.scope));
     return {};
   },
 });
 
 /** Needs the right on the branch that the tag comes to, and on the one that it leaves. */
-export const updateTagRoute = jsonRoute(updateTag, {
+export const updateTagRoute = jsonRoute(answeredOnce('update_tag', updateTag), {
   methods: ['POST'],
   path: '/v1/table/:id/tags/update',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key or x-request-id',
   action: 'UpdateTableTag',
   summary: 'Gives the name to another version',
   answers: Nothing,
   body: VersionBody,
   branches: (_, branch) => [branch],
   audit: ({ tag, version }) => ({ tag, version }),
-  answer: async (operation, { target: table, branch, body: { tag, version } }, { access, scope }) => {
+  answer: async (operation, { target: table, branch, body: { tag, version }, idempotency }, input) => {
+    const { access, scope } = input;
     const requireOn = (leaving: BranchName | undefined) =>
       access.require('UpdateTableTag', { kind: 'table', table }, leaving);
-    await operation({ table, branch, tag, version, visible: visibleTo(access, table), requireOn }, scope);
+    const command = { table, branch, tag, version, idempotency, visible: visibleTo(access, table), requireOn };
+    onceAnswer(input, await operation(command, scope));
     return {};
   },
 });
 
 /** Needs the right on the branch of the tag, and on the one that the request names, which is main where it names none. */
-export const deleteTagRoute = jsonRoute(deleteTag, {
+export const deleteTagRoute = jsonRoute(answeredOnce('delete_tag', deleteTag), {
   methods: ['POST'],
   path: '/v1/table/:id/tags/delete',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key or x-request-id',
   action: 'DeleteTableTag',
   summary: 'Takes the name away',
   answers: Nothing,
   body: NameBody,
   branches: (_, branch) => [branch],
   audit: ({ tag }) => ({ tag }),
-  answer: async (operation, { target: table, branch, body: { tag } }, { access, scope }) => {
+  answer: async (operation, { target: table, branch, body: { tag }, idempotency }, input) => {
+    const { access, scope } = input;
     const requireOn = (of: BranchName | undefined) => access.require('DeleteTableTag', { kind: 'table', table }, of);
-    await operation({ table, branch, tag, visible: visibleTo(access, table), requireOn }, scope);
+    const command = { table, branch, tag, idempotency, visible: visibleTo(access, table), requireOn };
+    onceAnswer(input, await operation(command, scope));
     return {};
   },
 });

@@ -1,12 +1,13 @@
 import Type, { type Static } from 'typebox';
 import { invalidInput } from '../../../kernel/errors.ts';
+import { answeredOnce } from '../../../operations/idempotency/idempotency.ts';
 import { createVersion, createVersions, type Proposal } from '../../../operations/tables/create-version.ts';
 import { deleteVersions } from '../../../operations/tables/delete-versions.ts';
 import { describeVersion, type ListedVersion, listVersions } from '../../../operations/tables/list-versions.ts';
 import { parseBranch, parseTableParts } from '../../../wire/identifiers.ts';
 import { Count, nextPage, pageFields, StringMap, Version } from '../../../wire/json-body.ts';
 import { Flag, readFlag, readPage } from '../../../wire/query-parameters.ts';
-import { jsonRoute, writeAnswer } from '../../json-route.ts';
+import { jsonRoute, onceAnswer, writeAnswer } from '../../json-route.ts';
 import { noTarget, tableTarget } from '../../route.ts';
 
 const ListBody = Type.Object({ descending: Type.Optional(Type.Boolean()), ...pageFields });
@@ -64,23 +65,24 @@ const mostRanges = 1_000;
 const Range = Type.Object({ start_version: Type.Integer({ minimum: 0 }), end_version: Type.Integer({ minimum: -1 }) });
 
 /** The specification has records of versions, apart from the table's files; here a version goes with its files. */
-export const deleteVersionsRoute = jsonRoute(deleteVersions, {
+export const deleteVersionsRoute = jsonRoute(answeredOnce('delete_versions', deleteVersions), {
   methods: ['POST'],
   path: '/v1/table/:id/version/delete',
   target: tableTarget,
   needsOwner: true,
+  keyedBy: 'Idempotency-Key',
   action: 'BatchDeleteTableVersions',
   summary: 'Removes versions of a table that nothing needs, before their retention ends',
   answers: Type.Object({ deleted_count: Count }),
   body: Type.Object({ ranges: Type.Array(Range, { maxItems: mostRanges }) }),
   branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body }, { scope, context }) => {
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
     const ranges = body.ranges.map(({ start_version: from, end_version: end }) => ({
       from,
       before: end === -1 ? Number.POSITIVE_INFINITY : end,
     }));
-    const deletedVersions = await operation({ table, branch, ranges }, scope);
-    context.note({ deletedVersions });
+    const deletedVersions = onceAnswer(input, await operation({ table, branch, ranges, idempotency }, input.scope));
+    input.context.note({ deletedVersions });
     return { deleted_count: deletedVersions };
   },
 });
