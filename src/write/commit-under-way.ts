@@ -77,8 +77,11 @@ export class CommitUnderWay {
     await this.#before?.done;
   }
 
+  /** Also of a commit that ended before its first attempt, such as on a full disk. */
   end(): void {
     this.#before = undefined; // or it would hold all commits of the series
+    this.#planned.resolve(undefined);
+    this.#made.resolve(false);
     this.#done.resolve();
   }
 }

@@ -185,6 +185,19 @@ test('a drop with a key, whose answer would find no room, is not done (P6)', asy
   assert.equal((await catalog.findTable(table))?.state, 'created');
 });
 
+test('a write whose record would find no room is refused, and the next write of its branch is not held up (P1)', async (t) => {
+  const { merge, count, faults } = await start(t);
+  faults.now = {
+    reserveRoom: () => {
+      throw storageFull(undefined, {});
+    },
+  };
+  await assert.rejects(merge(1), refusedAs('StorageFull'));
+  faults.now = {};
+  await merge(2);
+  assert.equal(await count(), 2);
+});
+
 test('on a full disk the service ends in order all the same, and leaves its branches to the next start (P1)', async (t) => {
   const { merge, faults, catalog, close } = await start(t);
   await merge(1);
