@@ -82,8 +82,7 @@ export const deleteBranch =
     try {
       const dataset = await access.latest(record, undefined);
       datasets.forget(record.location);
-      await recoveryMarks.confirm(table);
-      await dataset.deleteBranch(name);
+      await dataset.deleteBranch(name, () => recoveryMarks.confirm(table));
       await recoveryMarks.close(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
+import { removalsAtOnce } from '#src/engine/lance/durability/confirmed-removals.ts';
 import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
@@ -61,6 +62,24 @@ describe('removing old versions without room to write (P8)', () => {
     const pruning = dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm });
     await assert.rejects(pruning, { kind: 'WriterMoved' });
     assert.deepEqual(filesIn(folder), before);
+  });
+
+  test('a process that lost the table in the middle removes no more than the few that it had confirmed', async (t) => {
+    const { datasetPath, dataset } = await oldTable(t);
+    for (let i = 0; i < 8; i++) await dataset.merge(upsertOn('id'), rows(50 + 10 * i, 60), undefined);
+    let asked = 0;
+    const confirm = async () => {
+      if (++asked > 1) throw new LancegateError('WriterMoved', 'moved');
+    };
+    let removed = 0;
+    const remove = (path: string) => {
+      removed += 1;
+      return removePath(path);
+    };
+    const branch = { datasetPath, branch: undefined, tagged: new Set<number>(), parents: new Set<number>() };
+    const request = { supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm };
+    await assert.rejects(pruneVersions({ ...branch, ...request }, remove), { kind: 'WriterMoved' });
+    assert.deepEqual([asked, removed], [2, removalsAtOnce]);
   });
 
   test('leaves the newest version, and not a file of the others', async (t) => {

@@ -3,10 +3,12 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { removalsAtOnce } from '#src/engine/lance/durability/confirmed-removals.ts';
 import { numberTakenMs } from '#src/engine/lance/durability/prune-store.ts';
 import { knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
 import { openStore, type StorePlace } from '#src/engine/lance/store/open-store.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
@@ -113,5 +115,20 @@ async function upkeepOn(start: StoreUnderTest['start'] | undefined): Promise<voi
     for (const key of keys) assert.equal(await place.store.get(key), undefined);
     assert.ok((await place.store.get(foreign)) !== undefined);
     assert.deepEqual(await idsOf(await engine.open({ location })), [1, 2, 3]);
+  });
+
+  test('a process that lost the table in the middle removes no more than the few that it had confirmed', async (t) => {
+    const { place, dataset } = await opened(t);
+    for (let number = 0; number < 2 * removalsAtOnce; number++) {
+      await place.store.put(`${place.prefix}${location}/data/${number + 1000}.lance`, Buffer.from('x'));
+    }
+    const before = (await objectsIn(place, 'data')).length;
+    let asked = 0;
+    const confirm = async () => {
+      if (++asked > 1) throw new LancegateError('WriterMoved', 'moved');
+    };
+    const pruning = dataset.prune({ ...all, supersededBeforeMs: Date.now() + 8 * dayMs, confirm });
+    await assert.rejects(pruning, { kind: 'WriterMoved' });
+    assert.equal(before - (await objectsIn(place, 'data')).length, removalsAtOnce);
   });
 }

@@ -178,7 +178,8 @@ export interface History {
 export interface Branches {
   createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
   listBranches(): Promise<readonly StoredBranch[]>;
-  deleteBranch(name: BranchName): Promise<void>;
+  /** `confirm`: awaited directly before, as that of `PruneRequest`. */
+  deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void>;
 }
 
 /** Commits that the engine makes by itself, where there can be no shadow. */

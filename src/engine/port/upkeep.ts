@@ -49,7 +49,7 @@ export interface PruneRequest {
   /** Versions outside these stay, too; without it none does. */
   readonly within?: readonly VersionRange[] | undefined;
   /**
-   * Awaited once it is known what goes, and before anything does; what it throws ends the removal. A process that lost the table
+   * Awaited once it is known what goes, and before each few removals; what it throws ends them. A process that lost the table
    * meanwhile does not know what the next owner names.
    */
   readonly confirm?: (() => Promise<void>) | undefined;

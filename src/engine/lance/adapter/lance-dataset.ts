@@ -28,6 +28,7 @@ import type { Tags } from '../../port/stored-tags.ts';
 import type { Layout, OptimizeResult, PreparedCommit, PruneRequest, PruneResult } from '../../port/upkeep.ts';
 import { type CommittingDataset, prepare, prepareCompaction, prepareIndex } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
+import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
 import { StoreTags } from '../durability/store-tags.ts';
 import { EngineTags, LocalTags } from '../durability/tag-store.ts';
 import { type ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
@@ -361,9 +362,11 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return engineCall('branch', async () => branchesOf(await this.head.table()));
   }
 
-  async deleteBranch(name: BranchName): Promise<void> {
+  async deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void> {
     await engineCall('branch', async () => {
-      await (await (await this.head.table()).branches()).delete(name);
+      const branches = await (await this.head.table()).branches();
+      await new ConfirmedRemovals(confirm).next();
+      await branches.delete(name);
       await this.#local?.durability.branchDeleted();
       this.#onBranchDeleted?.(name);
     });

@@ -14,6 +14,7 @@ import type { PruneRequest, PruneResult } from '../../port/upkeep.ts';
 import { type BranchMirror, knownForMs } from '../store/branch-mirror.ts';
 import { ownFilesOf } from '../store/file-spans.ts';
 import type { ObjectStore, StoredObject } from '../store/object-store.ts';
+import { ConfirmedRemovals } from './confirmed-removals.ts';
 import { isOfCommits, orphanAfterMs } from './orphan-files.ts';
 import { isWithin } from './prune-versions.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
@@ -50,9 +51,9 @@ export async function pruneStore(pruning: StorePruning): Promise<PruneResult> {
   const end = inRemoval.begin(mirror.versionsFolder, new Set(old.map(({ version }) => version)));
   try {
     const detached = await readManifests(mirror, versions, listed);
-    await pruning.confirm?.();
-    const removedBytes = await removeVersions(mirror, versions, old, detached);
-    if (mustSearch) await removeOrphans(mirror, detached, pruning.supersededBeforeMs);
+    const removals = new ConfirmedRemovals(pruning.confirm);
+    const removedBytes = await removeVersions(mirror, versions, old, { detached, removals });
+    if (mustSearch) await removeOrphans(mirror, pruning.supersededBeforeMs, { detached, removals });
     return { removedVersions: old.length, removedBytes, isHeldByTag };
   } finally {
     end();
@@ -96,19 +97,27 @@ async function readManifests(
   );
 }
 
+interface Removing {
+  /** Files that other manifests than those of versions name. */
+  readonly detached: ReadonlySet<string>;
+  readonly removals: ConfirmedRemovals;
+}
+
 /** Returns the bytes freed. */
 async function removeVersions(
   mirror: BranchMirror,
   versions: readonly NumberedObject[],
   old: readonly NumberedObject[],
-  detached: ReadonlySet<string>,
+  { detached, removals }: Removing,
 ): Promise<number> {
   const gone = new Set(old.map(({ version }) => version));
   const kept = versions.map(({ version }) => version).filter((version) => !gone.has(version));
-  mirror.forgetVersions(gone);
-  await mirror.store.delete(old.map(({ key }) => key));
+  await removals.forEach(old, async (some) => {
+    mirror.forgetVersions(some.map(({ version }) => version));
+    await mirror.store.delete(some.map(({ key }) => key));
+  });
   const unnamed = [...mirror.spans.takeUnnamed(kept, [...gone])].filter(([within]) => !detached.has(within));
-  await mirror.store.delete(await keysOf(mirror, unnamed));
+  await removals.forEach(await keysOf(mirror, unnamed), (keys) => mirror.store.delete(keys));
   const manifestBytes = old.reduce((sum, { bytes }) => sum + bytes, 0);
   return unnamed.reduce((sum, [, bytes]) => sum + bytes, manifestBytes);
 }
@@ -128,7 +137,7 @@ async function keysOf(
 }
 
 /** What commits have left that were cut short long ago. */
-async function removeOrphans(mirror: BranchMirror, detached: ReadonlySet<string>, nowMs: number): Promise<void> {
+async function removeOrphans(mirror: BranchMirror, nowMs: number, { detached, removals }: Removing): Promise<void> {
   const { store, prefix, spans } = mirror;
   for (const folder of ['data', '_deletions', '_transactions', '_indices']) {
     const orphans: string[] = [];
@@ -138,7 +147,7 @@ async function removeOrphans(mirror: BranchMirror, detached: ReadonlySet<string>
       const isNamed = [within, `${folder}/${name}/`].some((each) => spans.names(each) || detached.has(each));
       if (!isNamed && isOfCommits(folder, name) && modifiedAtMs < nowMs - orphanAfterMs) orphans.push(key);
     }
-    await store.delete(orphans);
+    await removals.forEach(orphans, (keys) => store.delete(keys));
   }
   mirror.orphansSearchedAtMs = nowMs;
 }

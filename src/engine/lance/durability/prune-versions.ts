@@ -16,6 +16,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { branchFolder, namesIn, versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { type FileKind, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import type { PruneRequest, PruneResult, VersionRange } from '../../port/upkeep.ts';
+import { ConfirmedRemovals } from './confirmed-removals.ts';
 import { filesOf, filesOfCommits, keyOf, knownManifest, namedFiles, orphanAfterMs } from './orphan-files.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
 
@@ -65,19 +66,23 @@ async function removeAll(
 ): Promise<number> {
   const folder = branchFolder(datasetPath, branch);
   const named = await namedFiles(datasetPath, new Set(old.map(({ manifestPath }) => manifestPath)));
-  await confirm?.();
+  const removals = new ConfirmedRemovals(confirm);
   let removedBytes = 0;
+  const removeNext = async (path: string): Promise<void> => {
+    await removals.next();
+    removedBytes += await remove(path);
+  };
   // Many versions name the same file, and to remove what is gone takes as long as to remove what is there.
   const gone = new Set<string>();
   for (const { manifestPath } of old) {
     for (const { key, path } of ownFiles(parseManifest(readFileSync(manifestPath)), folder)) {
       if (named.has(key) || gone.has(key)) continue;
       gone.add(key);
-      removedBytes += await remove(path);
+      await removeNext(path);
     }
-    removedBytes += await remove(manifestPath);
+    await removeNext(manifestPath);
   }
-  for (const path of oldOrphans(folder, named, supersededBeforeMs)) removedBytes += await remove(path);
+  for (const path of oldOrphans(folder, named, supersededBeforeMs)) await removeNext(path);
   return removedBytes;
 }
 

@@ -1,0 +1,56 @@
+import { LancegateError } from '../../../kernel/errors.ts';
+
+/** After so many a process asks again whether the table is still its own. */
+export const removalsAtOnce = 32;
+/** Less than what is left of a lease that was renewed in time (docs/adr/0038). */
+const confirmedForMs = 2_000;
+
+/**
+ * Removals of a process that may lose the table meanwhile. No version stops them, as one stops a commit. So it confirms again and
+ * again that the table is its own: one that stood still, and goes on with a list from before, removes what it had begun and no more.
+ */
+export class ConfirmedRemovals {
+  readonly #confirm: (() => Promise<void>) | undefined;
+  readonly #monotonicMs: () => number;
+  #askedAtMs = Number.NEGATIVE_INFINITY;
+  #left = 0;
+
+  /** Without `confirm` no other process can own the table. */
+  constructor(confirm: (() => Promise<void>) | undefined, monotonicMs = () => performance.now()) {
+    this.#confirm = confirm;
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** To be awaited directly before each removal. Throws what `confirm` throws; `CatalogUnavailable` where that took too long. */
+  async next(): Promise<void> {
+    if (this.#confirm === undefined) return;
+    if (this.#left === 0 || this.#isOver) await this.#ask(this.#confirm);
+    this.#left -= 1;
+  }
+
+  /** As `next`, before each so many. */
+  async forEach<Item>(items: readonly Item[], remove: (some: readonly Item[]) => Promise<void>): Promise<void> {
+    for (let start = 0; start < items.length; start += removalsAtOnce) {
+      this.#left = 0;
+      await this.next();
+      await remove(items.slice(start, start + removalsAtOnce));
+    }
+  }
+
+  get #isOver(): boolean {
+    return this.#monotonicMs() - this.#askedAtMs >= confirmedForMs;
+  }
+
+  /** By the time before the question: the answer may have waited for this process. */
+  async #ask(confirm: () => Promise<void>): Promise<void> {
+    this.#askedAtMs = this.#monotonicMs();
+    await confirm();
+    this.#left = removalsAtOnce;
+    if (this.#isOver) throw tooLate();
+  }
+}
+
+const tooLate = (): LancegateError =>
+  new LancegateError('CatalogUnavailable', 'the catalog did not confirm in time that this replica owns the table', {
+    retryAfterSeconds: 1,
+  });
