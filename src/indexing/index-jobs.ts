@@ -4,10 +4,9 @@
  * what it has built is removed by the next start.
  */
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
+import type { Snapshot } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
-import type { Upkeep } from '../engine/port/upkeep.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { LancegateError, queueIsFull } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
@@ -21,7 +20,7 @@ import type { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
 import type { WriteCounts } from '../write/write.ts';
-import type { IndexRequest } from './index-kind.ts';
+import type { IndexedBranch, IndexRequest } from './index-kind.ts';
 
 export interface IndexJobsDeps {
   readonly engine: Datasets;
@@ -171,7 +170,7 @@ export class IndexJobs {
     });
   }
 
-  async #buildOn(dataset: Snapshot & BranchHead & Upkeep, job: OpenJob): Promise<WriteCounts> {
+  async #buildOn(dataset: Snapshot & IndexedBranch, job: OpenJob): Promise<WriteCounts> {
     const { table, branch, spec, isReplacing, transactionId, keyed } = job;
     const { signal } = job.cancelling;
     const layout = await dataset.layout();

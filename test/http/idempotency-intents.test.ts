@@ -12,6 +12,7 @@ import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine } from '#src/engine/port/engine.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.ts';
@@ -20,6 +21,7 @@ import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { mergeRows } from '#src/merge/request.ts';
 import { answeredOnce } from '#src/operations/idempotency/idempotency.ts';
+import { createIndex } from '#src/operations/indexes/create-index.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { countRows } from '#src/operations/tables/describe-table.ts';
 import { dropTable } from '#src/operations/tables/drop-table.ts';
@@ -51,6 +53,11 @@ function contentOf(n: number, key: string) {
 }
 
 const keyOnly = (key: string) => ({ key: key as IdempotencyKey, bodyDigest: () => Promise.resolve('no body') });
+
+const indexOnN = {
+  ...{ table, branch: undefined, column: parseFieldPath('n'), name: undefined, options: btreeOn('n').options },
+  ...{ rowsPerPartition: undefined, isReplacing: false },
+};
 
 type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'recordIntents' | 'closeBranch' | 'reserveRoom'>>;
 
@@ -100,7 +107,6 @@ async function start(t: TestContext) {
     await catalog.close();
   });
   await createTable(deps)({ ...creation, ...contentOf(0, 'create') }, scope);
-  const merge = mergeRows(deps);
   const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
   const command = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true };
   return {
@@ -110,7 +116,8 @@ async function start(t: TestContext) {
     close,
     settle: () => deps.idempotency.settle(),
     drop: (key: string) => answeredOnce('drop_table', dropTable)(deps)({ table, idempotency: keyOnly(key) }, scope),
-    merge: (n: number, key = `k${n}`) => merge({ ...command, ...contentOf(n, key) }, scope),
+    createIndex: (key: string) => createIndex(deps)({ ...indexOnN, idempotency: keyOnly(key) }, scope),
+    merge: (n: number, key = `k${n}`) => mergeRows(deps)({ ...command, ...contentOf(n, key) }, scope),
     count: () => countRows(deps)({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
 }
@@ -141,6 +148,22 @@ test('a merge whose record was lost gets its first answer once the next start ha
   assert.equal((await catalog.findTransaction(transactionId))?.version, first.version);
   assert.deepEqual(await catalog.writeIntents(), []);
   assert.equal(await count(), 3);
+});
+
+test('an index whose record was lost is not built again: its retry gets the first answer once its commit was found (P6)', async (t) => {
+  const { createIndex, faults, catalog, settle } = await start(t);
+  faults.now = { recordTransactions: brokenDisk };
+  await assert.rejects(createIndex('i'), refusedAs('Internal'));
+  faults.now = {};
+  await settle();
+  const { isReplay, ...first } = await createIndex('i');
+  assert.equal(isReplay, true);
+  assert.ok('transactionId' in first);
+  const { transactionId, ...counts } = first;
+  const noRows = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
+  assert.deepEqual(counts, { ...noRows, version: 2, numAttempts: 1 });
+  assert.equal((await catalog.findTransaction(transactionId))?.operation, 'create_index');
+  assert.deepEqual(await catalog.writeIntents(), []);
 });
 
 test('a merge that found the disk full has written nothing, and its retry is applied once there is room (P6)', async (t) => {

@@ -325,7 +325,7 @@ export class LanceEngine implements Engine {
       replacement: new RowReplacement({ folder, staging, ...parts }),
       manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, proposals, ...parts }),
       shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, ...parts }),
-      preparation: { folder, staging, commits, fresh, buildInProcess },
+      preparation: { folder, staging, buildInProcess, ...parts },
       indexChoice: new IndexChoice(versionsFolder),
     };
   }
