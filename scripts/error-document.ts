@@ -52,15 +52,18 @@ const closing = `## Remarks
 ## Retries
 
 An error with *written: nothing* and *retry: later* may simply be tried again. After a broken connection, a timeout of the
-client's own or *written: unknown* the client cannot know. Creates, and writes of rows, columns and indexes, that carry an
+client's own or *written: unknown* the client cannot know. Requests that change something, and carry an
 \`Idempotency-Key\` header (1 to 255 visible ASCII characters, such as a UUID, a new one for each request) can be sent again
-all the same: what was done is not done twice, and the first answer comes once more, with \`idempotency-replayed: true\`. The key works for the same
-principal, table, parameters and body, for [\`--idempotency-retention\`](configuration.md) (24 h); with anything else it is
-refused (400). A request that failed may be sent again under its key.
+all the same: what was done is not done twice, and the first answer comes once more, with
+\`idempotency-replayed: true\`. The key works for the same principal, table, parameters and body, for
+[\`--idempotency-retention\`](configuration.md) (24 h); with anything else it is refused (400). A request that failed may be sent
+again under its key. After a crash or a 500 the service may not know that a change of names, tags or branches was done:
+[protocol.md](protocol.md#retries).
 
-\`OutcomeUnknown\` is the answer to a retry if the service died between a merge's commit and the record of it. The merge was
-not applied again. Read the table to see, or send it under a new key if applying it twice does no harm, as with an upsert of
-whole rows.`;
+\`OutcomeUnknown\` is the answer to a retry if the service died between a write's commit and the record of it, and cannot tell which
+commit was the write's: the commit was another program's proposal or the engine's, or other versions came meanwhile. Otherwise the
+commit says what it did, and the retry gets the first answer. The write was not applied again. Read the table to see, or send it
+under a new key if applying it twice does no harm, as with an upsert of whole rows.`;
 
 const errorRow = ([name, entry]: [string, ErrorEntry]): string =>
   `| \`${name}\` | ${entry.status} | ${entry.code} | ${entry.written} | ${entry.retry} | ${entry.meaning} |`;

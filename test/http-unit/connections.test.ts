@@ -9,7 +9,7 @@ import { LancegateError } from '#src/kernel/errors.ts';
 import type { TableRef } from '#src/kernel/ids.ts';
 import { eventually } from '#test/http/eventually.ts';
 import { ManualClock } from './manual-clock.ts';
-import { describedTable } from './scripted-operations.ts';
+import { answered, describedTable } from './scripted-operations.ts';
 import { startTestService, type TestOptions, type TestService, token } from './service.ts';
 
 const request = (line: string, ...headers: readonly string[]): string =>
@@ -30,10 +30,8 @@ async function start(options: TestOptions = {}): Promise<TestService> {
   return { ...service, [Symbol.asyncDispose]: dispose };
 }
 
-const dropped = (location = 'x') => ({
-  ...describedTable({ namespace: [], name: 't' } as unknown as TableRef),
-  location,
-});
+const dropped = (location = 'x') =>
+  answered({ ...describedTable({ namespace: [], name: 't' } as unknown as TableRef), location });
 
 /** A client of its own mind: it never closes because the other side did, and reads only if the test says so. */
 class Peer {
