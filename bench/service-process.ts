@@ -12,7 +12,7 @@ export interface ServiceProcess extends Omit<ServerProcess, 'post'> {
   readonly token: string;
   /** POSTs an Arrow stream of any length and answers the parsed response; anything but 200 is an error. */
   post(path: string, body: Body): Promise<Record<string, unknown>>;
-  /** The folder of a table. */
+  /** The folder of a table, or its URL on an object store. */
   folderOf(table: string): Promise<string>;
 }
 
@@ -21,15 +21,44 @@ export interface ServiceProcess extends Omit<ServerProcess, 'post'> {
  * `nodeFlags` are for profiling it, `settings` are flags of `serve`, and
  * `root` is another checkout.
  */
-export async function startServiceProcess(
+export function startServiceProcess(
   dataFolder: string,
   nodeFlags: readonly string[] = [],
   settings: readonly string[] = [],
   root: string = ownRoot,
 ): Promise<ServiceProcess> {
-  const serve = ['serve', '--data', dataFolder, '--port', '0', '--log-level', 'error', ...settings];
-  const server = await startServerProcess([...nodeFlags, mainIn(root), ...serve]);
-  const token = await mint(root, dataFolder);
+  return serve({ dataFolder, nodeFlags, settings, root, catalog: ['--data', dataFolder] });
+}
+
+/** The same as one of several processes that share the catalog of this URL. */
+export function startReplicaProcess(
+  dataFolder: string,
+  catalogUrl: string,
+  settings: readonly string[],
+): Promise<ServiceProcess> {
+  const catalog = ['--catalog', catalogUrl];
+  return serve({
+    dataFolder,
+    nodeFlags: [],
+    settings: ['--own-issuer', ...catalog, ...settings],
+    root: ownRoot,
+    catalog,
+  });
+}
+
+interface Serving {
+  readonly dataFolder: string;
+  readonly nodeFlags: readonly string[];
+  readonly settings: readonly string[];
+  readonly root: string;
+  /** The flags of a command that needs no more than the catalog. */
+  readonly catalog: readonly string[];
+}
+
+async function serve({ dataFolder, nodeFlags, settings, root, catalog }: Serving): Promise<ServiceProcess> {
+  const command = ['serve', '--data', dataFolder, '--port', '0', '--log-level', 'error', ...settings];
+  const server = await startServerProcess([...nodeFlags, mainIn(root), ...command]);
+  const token = await mint(root, catalog);
   const authorization = `Bearer ${token}`;
   return {
     ...server,
@@ -40,13 +69,14 @@ export async function startServiceProcess(
     folderOf: async (table) => {
       const headers = { authorization, 'content-type': 'application/json' };
       const described = await server.post(`/v1/table/${table}/describe`, Buffer.from('{}'), headers);
-      return fileURLToPath((described as { location: string }).location);
+      const { location } = described as { location: string };
+      return location.startsWith('file:') ? fileURLToPath(location) : location;
     },
   };
 }
 
-async function mint(root: string, dataFolder: string): Promise<string> {
-  const args = [mainIn(root), 'token', '--subject', 'bench', '--scope', 'lancegate:admin', '--data', dataFolder];
+async function mint(root: string, catalog: readonly string[]): Promise<string> {
+  const args = [mainIn(root), 'token', '--subject', 'bench', '--scope', 'lancegate:admin', ...catalog];
   const { stdout } = await promisify(execFile)(process.execPath, args);
   return stdout.trim().split('\n').at(-1) ?? '';
 }

@@ -8,9 +8,12 @@ export interface KeyCount {
   readonly duplicates: number;
 }
 
-/** Reads the keys of a table from its folder, as any reader of Lance would. */
-export async function countKeys(tableFolder: string): Promise<KeyCount> {
-  const connection = await connect(dirname(tableFolder));
+/** Reads the keys of a table from its folder, as any reader of Lance would. With `storageOptions` from its URL on an object store. */
+export async function countKeys(
+  tableFolder: string,
+  storageOptions: Readonly<Record<string, string>> = {},
+): Promise<KeyCount> {
+  const connection = await connect(dirname(tableFolder), { storageOptions });
   const table = await connection.openTable(basename(tableFolder, '.lance'));
   const keys: BigInt64Array[] = [];
   for await (const batch of table.query().select(['id'])) keys.push(batch.getChild('id')?.toArray() as BigInt64Array);
