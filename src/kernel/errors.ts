@@ -181,6 +181,10 @@ const storageErrors: ReadonlySet<ErrorName> = new Set(['StorageFull', 'StorageUn
 export const isStorageFull = (error: unknown): boolean =>
   error instanceof LancegateError && error.kind === 'StorageFull';
 
+/** False where it is certain that nothing was written. */
+export const isOutcomeUnknown = (error: unknown): boolean =>
+  error instanceof LancegateError && error.entry.written === 'unknown';
+
 export const invalidInput = (message: string, cause?: unknown): LancegateError =>
   new LancegateError('InvalidInput', message, cause === undefined ? {} : { cause });
 

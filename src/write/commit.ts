@@ -10,7 +10,7 @@ import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { KeyedRequestCatalog, TransactionCatalog, TransactionRecord } from '../catalog/port.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { isOutcomeUnknown, LancegateError } from '../kernel/errors.ts';
 import { type Properties, showTable } from '../kernel/ids.ts';
 import { keyedAnswer } from '../operations/idempotency/idempotency.ts';
 import { notedOutcomes } from '../operations/idempotency/noted-outcomes.ts';
@@ -352,9 +352,6 @@ const isFaultOfWrite = (error: unknown): boolean => error instanceof FaultyPart 
 /** Nothing was written, and the same write would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>
   error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';
-
-const isOutcomeUnknown = (error: unknown): boolean =>
-  error instanceof LancegateError && error.entry.written === 'unknown';
 
 const overtaken = (): LancegateError =>
   new LancegateError('ConcurrentModification', 'other programs kept changing the table; nothing was written', {

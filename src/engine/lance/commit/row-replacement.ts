@@ -11,6 +11,7 @@
  */
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { isOutcomeUnknown } from '../../../kernel/errors.ts';
 import { nextManifestName, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type DeletionFile,
@@ -29,7 +30,6 @@ import type {
   StagedSource,
 } from '../../port/row-address.ts';
 import { deletionsFile, LiveRowMap, type RowChanges } from '../live-rows/live-rows.ts';
-import { isOutcomeUnknown } from '../store/conditional-put.ts';
 import { type BranchCommits, mostAttempts, type VersionTurn } from './branch-commits.ts';
 import { FileInStaging, RowsInStaging, SourceInStaging } from './staged-rows.ts';
 import type { StagedRows, Staging } from './staging.ts';

@@ -1,11 +1,11 @@
 import { readdirSync, renameSync, statSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
+import { isOutcomeUnknown } from '../../../kernel/errors.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import type { PlannedVersion } from '../../port/engine.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
-import { isOutcomeUnknown } from '../store/conditional-put.ts';
 import type { BranchCommits, PlacedRows, VersionTurn } from './branch-commits.ts';
 import type { StagedRows } from './staging.ts';
 import { inFolder, type NewFile, removeFiles, writeFiles } from './version-commit.ts';

@@ -37,7 +37,3 @@ export async function putUntilKnown(
 
 const unknown = (cause: unknown): LancegateError =>
   new LancegateError('Internal', 'whether the object store has made the version is not known', { cause });
-
-/** False where it is certain that nothing was made. */
-export const isOutcomeUnknown = (error: unknown): boolean =>
-  error instanceof LancegateError && error.entry.written === 'unknown';
