@@ -34,6 +34,11 @@ interface LeaseParts {
   readonly renewed: (hadExpired: boolean) => void;
 }
 
+interface ReplicaEntry {
+  readonly address: string;
+  readonly reachStorage: () => Promise<void>;
+}
+
 /**
  * The lease of this replica, for all that it owns: one row that it renews. The clock of the database decides when that expires. This
  * process counts from before it sent a renewal, so by its own clock the lease is over first.
@@ -42,8 +47,8 @@ export class ReplicaLease {
   readonly #parts: LeaseParts;
   #validUntilMs = Number.NEGATIVE_INFINITY;
   #replicas: readonly Replica[] = [];
-  #address: string | undefined;
-  #reachStorage: () => Promise<void> = async () => {};
+  /** undefined until `start`. */
+  #entry: ReplicaEntry | undefined;
   #ensuring: Promise<void> | undefined;
   #isLeaving = false;
   #isClosed = false;
@@ -74,8 +79,7 @@ export class ReplicaLease {
    * catalog throws.
    */
   async start(address: string, reachStorage: () => Promise<void>): Promise<void> {
-    this.#address = address;
-    this.#reachStorage = reachStorage;
+    this.#entry = { address, reachStorage };
     await this.#renew();
     this.#renewLater();
   }
@@ -119,9 +123,9 @@ export class ReplicaLease {
 
   async #renew(): Promise<void> {
     const { catalog, monotonicMs, replica, times, renewed } = this.#parts;
-    const address = this.#address;
-    if (address === undefined) return;
-    if (!this.#isLeaving && !(await this.#reachesStorage())) {
+    if (this.#entry === undefined) return;
+    const { address, reachStorage } = this.#entry;
+    if (!this.#isLeaving && !(await this.#isReached(reachStorage))) {
       this.#replicas = await catalog.liveReplicas(); // of which this one is none soon, so that it forwards to the others
       throw storageLost();
     }
@@ -134,10 +138,10 @@ export class ReplicaLease {
     renewed(hadExpired);
   }
 
-  async #reachesStorage(): Promise<boolean> {
+  async #isReached(reachStorage: ReplicaEntry['reachStorage']): Promise<boolean> {
     const { promise: tooLate, resolve } = Promise.withResolvers<boolean>();
     const cancel = this.#parts.clock.schedule(storageAnswersWithinMs, () => resolve(false));
-    const answer = this.#reachStorage().then(
+    const answer = reachStorage().then(
       () => true,
       () => false,
     );
