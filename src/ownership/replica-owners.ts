@@ -93,7 +93,7 @@ export class ReplicaOwners implements TableOwners {
     await this.#lease.start(address, reachStorage);
   }
 
-  async others(): Promise<readonly ReplicaAddress[]> {
+  others(): readonly ReplicaAddress[] {
     return this.#lease.replicas.filter(({ id }) => id !== this.#id);
   }
 

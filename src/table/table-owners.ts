@@ -54,7 +54,7 @@ export interface TableOwners extends FindsOwner {
    */
   join(address: string, reachStorage: () => Promise<void>): Promise<void>;
   /** The living replicas but this one, as of the last second. */
-  others(): Promise<readonly ReplicaAddress[]>;
+  others(): readonly ReplicaAddress[];
   /**
    * Resolves when this process owns the name, which it claims where no process does; undefined where it owns it already.
    * `WriterMoved` where another replica owns it.
@@ -81,7 +81,7 @@ export class EmbeddedOwners implements TableOwners {
     return self;
   }
 
-  async others(): Promise<readonly ReplicaAddress[]> {
+  others(): readonly ReplicaAddress[] {
     return [];
   }
 

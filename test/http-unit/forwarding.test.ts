@@ -307,7 +307,7 @@ test('a look-up in all replicas does not wait for one that stands still, and has
     sign: (principal, audience) => tokens.sign(principal, audience),
     silentAfterMs: 60_000,
   });
-  const others = async () => [
+  const others = () => [
     { id: 'silent', address: `http://127.0.0.1:${(silent.address() as AddressInfo).port}` },
     { id: 'answering', address: answering.url },
   ];

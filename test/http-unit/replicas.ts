@@ -25,7 +25,7 @@ export class Replicas implements AsyncDisposable {
     const owners = {
       ownerOf: async () => this.owner[id] ?? self,
     };
-    const others = async () => Object.values(this.addresses).filter((replica) => replica.id !== id);
+    const others = () => Object.values(this.addresses).filter((replica) => replica.id !== id);
     const forwarding = new Forwarding({ owners, others, hop, clock: systemClock });
     const service = await startTestService({ ...options, replicaTokens: tokens, forwarding });
     this.#opened.use(service);
@@ -64,8 +64,7 @@ export async function twoReplicas(options: TestOptions = {}) {
   return { replicas, first, second };
 }
 
-/** The audit record of the one request, which is written once the connection is done with it. */
-/** The audit record of the first request. */
+/** The audit record of the first request, which is written once the connection is done with it. */
 export async function recordOf({ log }: TestService): Promise<Record<string, unknown>> {
   await until(() => log.some(({ message }) => message === 'request'));
   return log.find(({ message }) => message === 'request')!;

@@ -105,7 +105,7 @@ describe('TLS', { skip: withoutOpenssl ?? false }, () => {
       });
       t.after(() => hop.close());
       const ownerOf = async () => ({ kind: 'replica', id: 'owner', address: owner.url }) as const;
-      const others = async () => [{ id: 'owner', address: owner.url }];
+      const others = () => [{ id: 'owner', address: owner.url }];
       const forwarding = new Forwarding({ owners: { ownerOf }, others, hop, clock: systemClock });
       const first = await startTestService({ forwarding });
       t.after(() => first.close(0));

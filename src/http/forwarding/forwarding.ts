@@ -11,7 +11,7 @@ import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } f
 interface ForwardingDeps {
   readonly owners: FindsOwner;
   /** The other living replicas. */
-  readonly others: () => Promise<readonly OtherReplica[]>;
+  readonly others: () => readonly OtherReplica[];
   readonly hop: Pick<ReplicaHop, 'forward'>;
   readonly clock: Clock;
 }
@@ -67,7 +67,7 @@ export class Forwarding {
     const late = new AbortController();
     const cancel = this.#deps.clock.schedule(lookUpWithinMs, () => late.abort(new Error('no answer in time')));
     const signal = AbortSignal.any([request.signal, late.signal]);
-    const asked = (await this.#deps.others()).map((replica) => {
+    const asked = this.#deps.others().map((replica) => {
       const sent = { ...request, signal, rawHeaders, body: bytes.length === 0 ? undefined : Readable.from([bytes]) };
       return this.#deps.hop.forward(sent, replica).catch(() => undefined); // compensated: it has nothing to say
     });
@@ -79,20 +79,18 @@ export class Forwarding {
     const { hop, clock, others } = this.#deps;
     const ended = new AbortController();
     let cancel = (): void => undefined;
-    let isOver = false;
-    const look = async (): Promise<void> => {
-      const isAlive = (await others()).some(({ id }) => id === owner.id);
-      if (!isAlive) ended.abort(new Error('the owner has lost its lease'));
-      else if (!isOver) watch();
+    const look = (): void => {
+      const isAlive = others().some(({ id }) => id === owner.id);
+      if (isAlive) watch();
+      else ended.abort(new Error('the owner has lost its lease'));
     };
     const watch = (): void => {
-      cancel = clock.schedule(lookEveryMs, () => void look());
+      cancel = clock.schedule(lookEveryMs, look);
     };
     watch();
     try {
       return await hop.forward({ ...request, signal: AbortSignal.any([request.signal, ended.signal]) }, owner);
     } finally {
-      isOver = true;
       cancel();
     }
   }
