@@ -18,7 +18,7 @@ import type { Shadow } from '#src/engine/port/shadow.ts';
 import { indexKind } from '#src/indexing/index-kind.ts';
 import { type InsertRequest, insertBatchKey, insertKind } from '#src/insert/insert-kind.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
-import type { Location, ObjectName, TransactionId } from '#src/kernel/ids.ts';
+import type { Location, ObjectName, Properties, TransactionId } from '#src/kernel/ids.ts';
 import { readKeys } from '#src/keys/key-columns.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeyBudget } from '#src/memory/key-quota.ts';
@@ -28,6 +28,7 @@ import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableAccess } from '#src/table/table-access.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
+import type { TableOwners } from '#src/table/table-owners.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsSource, Metrics } from '#src/telemetry/metrics.ts';
 import { TableWriter } from '#src/write/branch-queue.ts';
@@ -35,6 +36,7 @@ import type { WriteKinds } from '#src/write/write.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { engineOn } from '#test/fixtures/engine-on.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
@@ -78,6 +80,10 @@ export interface StageOptions {
   /** How many rows the table has is unknown. */
   readonly cannotCount?: boolean;
   readonly clock?: Clock;
+  /** On this object store rather than in a folder. */
+  readonly storage?: { readonly root: string; readonly options: Properties } | undefined;
+  /** Whether this process owns the table. */
+  readonly owners?: Pick<TableOwners, 'confirm'>;
 }
 
 type Doing = Required<Pick<StageOptions, 'hidesChanges' | 'hasKeyIndex' | 'cannotCount'>>;
@@ -133,16 +139,10 @@ export class Stage {
   /** Datasets that are open to read row addresses from them while commits go on. */
   #readers = 0;
 
-  private constructor(folder: string, on: readonly string[]) {
+  private constructor(folder: string, on: readonly string[], engine: LanceEngine) {
     this.folder = folder;
     this.on = on;
-    this.engine = new LanceEngine({
-      root: join(folder, 'tables'),
-      rootOptions: {},
-      scratchFolder: join(folder, 'scratch'),
-      indexCacheBytes: 1 << 26,
-      metadataCacheBytes: 1 << 24,
-    });
+    this.engine = engine;
   }
 
   static async open(
@@ -156,12 +156,13 @@ export class Stage {
       hasKeyIndex = false,
       cannotCount = false,
       clock = systemClock,
+      storage,
+      owners,
     }: StageOptions = {},
   ) {
-    const stage = new Stage(
-      temporaryFolder((clean) => t.after(clean)),
-      on,
-    );
+    const folder = temporaryFolder((clean) => t.after(clean));
+    const lance = await (storage === undefined ? engineIn(folder) : engineOn(t, storage.root, storage.options));
+    const stage = new Stage(folder, on, lance);
     const catalog = await openSqliteCatalog(join(stage.folder, 'catalog.sqlite'), { holder: { command: 'test' } });
     t.after(() => catalog.close());
     catalog.recordIntents = () => stage.betweenLookAndCommit();
@@ -192,7 +193,7 @@ export class Stage {
       metrics,
       access,
       datasets,
-      recoveryMarks: new RecoveryMarks({ catalog, engine }),
+      recoveryMarks: new RecoveryMarks({ catalog, engine, ...(owners && { owners }) }),
       logger,
       observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
       openKinds: () => kindsOf(new MergeKind({ engine, logger, keyBudget: stage.keyBudget, keyHasher })),
@@ -425,6 +426,15 @@ export class Stage {
     await table.optimize();
   }
 }
+
+const engineIn = (folder: string): LanceEngine =>
+  new LanceEngine({
+    root: join(folder, 'tables'),
+    rootOptions: {},
+    scratchFolder: join(folder, 'scratch'),
+    indexCacheBytes: 1 << 26,
+    metadataCacheBytes: 1 << 24,
+  });
 
 /** What an external writer does. */
 export const byAppending = (stage: Stage, rows: Table) => async () => (await stage.externalWriter()).add(rows);

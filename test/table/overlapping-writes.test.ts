@@ -1,0 +1,116 @@
+/** What a merge waits for that is prepared while the one before it is under way on an object store (docs/adr/0040). */
+import assert from 'node:assert/strict';
+import { after, describe, type TestContext, test } from 'node:test';
+import { LancegateError } from '#src/kernel/errors.ts';
+import { CommitUnderWay } from '#src/write/commit-under-way.ts';
+import { isCommit, startStoreProxy } from '#test/fixtures/store-proxy.ts';
+import { s3 } from '#test/fixtures/stores-under-test.ts';
+import { sendUntilDirectCommit } from './direct-commits.ts';
+import { full } from './rows.ts';
+import { type Interruptions, location, never, Stage, table } from './stage.ts';
+
+const turns = async (): Promise<void> => {
+  for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
+};
+
+describe('a merge that is prepared while the one before it is under way', { skip: s3.without ?? false }, async () => {
+  const started = s3.without === undefined ? await s3.start(after) : undefined;
+
+  /** The manifest of the first merge is held until `release`. */
+  async function opened(t: TestContext) {
+    const { storageOptions, newRoot } = started ?? assert.fail();
+    const proxy = await startStoreProxy((clean) => t.after(clean), storageOptions);
+    const interruptions: Interruptions = {};
+    const ownership: { confirm: () => Promise<void> } = { confirm: async () => {} };
+    const stage = await Stage.open(t, full([1, 'old']), {
+      interruptions,
+      hasKeyIndex: true,
+      storage: { root: newRoot(), options: proxy.storageOptions },
+      owners: { confirm: () => ownership.confirm() },
+    });
+    t.after(() => void stage.engine.close());
+    await sendUntilDirectCommit(stage, () => stage.request(full([1, 'old'])));
+    const versionNow = async () => (await stage.engine.open({ location })).version();
+    const version = await versionNow();
+    const [held, underWay, prepared] = Array.from({ length: 3 }, () => Promise.withResolvers<void>());
+    let manifests = 0;
+    proxy.faults = (request) => {
+      if (manifests > 0 && request.method === 'PUT' && request.kind === 'transaction') prepared!.resolve();
+      if (!isCommit(request) || ++manifests > 1) return undefined;
+      underWay!.resolve();
+      return { kind: 'held', until: held!.promise };
+    };
+    const merge = async (text: string) => stage.merge(await stage.request(full([1, text])));
+    const first = merge('first');
+    await underWay!.promise;
+    const isPrepared = prepared!.promise;
+    return { stage, interruptions, ownership, version, versionNow, first, merge, isPrepared, release: held!.resolve };
+  }
+
+  test('is made only if this process owns the table after that one is there (P1)', async (t) => {
+    const { stage, ownership, version, first, merge, isPrepared, release } = await opened(t);
+    const second = merge('second');
+    await isPrepared;
+    ownership.confirm = () => Promise.reject(new LancegateError('WriterMoved', 'moved'));
+    release();
+    assert.equal((await first).version, version + 1);
+    await assert.rejects(second, { kind: 'WriterMoved' });
+    assert.deepEqual(await stage.rows(), ['1:first']);
+    ownership.confirm = async () => {};
+    assert.equal((await merge('third')).version, version + 2);
+    assert.deepEqual(await stage.rows(), ['1:third']);
+  });
+
+  test('is recorded and answered after that one, although both are there (P5)', async (t) => {
+    const { interruptions, version, versionNow, first, merge, isPrepared, release } = await opened(t);
+    const second = merge('second');
+    await isPrepared;
+    const record = Promise.withResolvers<void>();
+    let records = 0;
+    interruptions.record = () => {
+      records += 1;
+      return record.promise;
+    };
+    release();
+    while ((await versionNow()) < version + 2) await turns();
+    await turns();
+    assert.equal(records, 1);
+    record.resolve();
+    assert.deepEqual([(await first).version, (await second).version], [version + 1, version + 2]);
+    assert.equal(records, 2);
+  });
+
+  test('waits until what waited for the branch before it has had the lock (P10)', async (t) => {
+    const { stage, version, versionNow, first, merge, release } = await opened(t);
+    const locked = stage.locks.lockBranch(table, undefined, never);
+    const second = merge('second');
+    await turns();
+    release();
+    const unlock = await locked;
+    assert.equal((await first).version, version + 1);
+    assert.equal(await versionNow(), version + 1);
+    unlock();
+    assert.equal((await second).version, version + 2);
+  });
+});
+
+test('a commit that was not made is tried again when the one that follows it has let go, and that one when it is done (P2)', async () => {
+  const first = new CommitUnderWay(undefined);
+  const second = new CommitUnderWay(first);
+  const order: string[] = [];
+  const triedAgain = first.attempted(false).then(() => order.push('first tries again'));
+  await turns();
+  assert.deepEqual([order, first.canBeFollowed], [[], false]);
+  const secondTries = second.attempted(false).then(() => order.push('second tries again'));
+  await triedAgain;
+  await turns();
+  first.end();
+  await secondTries;
+  assert.deepEqual(order, ['first tries again', 'second tries again']);
+});
+
+test('a commit that was not made does not wait for one that ended before its first attempt, as on a full disk (P6)', async () => {
+  const first = new CommitUnderWay(undefined);
+  new CommitUnderWay(first).end();
+  assert.equal(await Promise.race([first.attempted(false), turns().then(() => 'waits')]), undefined);
+});
