@@ -211,7 +211,7 @@ const brokenHttpTexts: Readonly<Record<string, string>> = {
 
 /** There is no request to answer; a client that still reads gets the usual body. */
 function refuseBrokenHttp(connections: Connections, error: ParserError, socket: Duplex): void {
-  if (error.code === 'ECONNRESET' || !connections.has(socket)) {
+  if (error.code === 'ECONNRESET') {
     socket.destroy();
     return;
   }

@@ -10,7 +10,7 @@ import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { BodyMemory, type BodyMemoryLimits } from '#src/memory/body-memory.ts';
 import { AuditInLog } from '#src/telemetry/audit.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
-import { Metrics } from '#src/telemetry/metrics.ts';
+import { type ConnectionEnd, Metrics } from '#src/telemetry/metrics.ts';
 import { filterReader } from '#src/wire/merge-parameters.ts';
 import { type Asked, scriptedOperations } from './scripted-operations.ts';
 
@@ -48,6 +48,8 @@ export interface TestService extends AsyncDisposable {
   receivedBytes(): number;
   /** Open ones, as the metrics say, without a connection that asks. */
   connections(): number;
+  /** Why the service closed connections, each time that the metrics say so. */
+  readonly closed: readonly ConnectionEnd[];
   leave(): void;
   close(drainMs: number): Promise<void>;
 }
@@ -67,12 +69,17 @@ export interface TestOptions {
 
 class CountingMetrics extends Metrics {
   received = 0;
+  readonly closed: ConnectionEnd[] = [];
   connections: () => number = () => 0;
 
   constructor() {
     super();
-    const { bytesReceived, watchConnections } = this;
-    const counting: Pick<Metrics, 'bytesReceived' | 'watchConnections'> = {
+    const { bytesReceived, watchConnections, connectionEnded } = this;
+    const counting: Pick<Metrics, 'bytesReceived' | 'watchConnections' | 'connectionEnded'> = {
+      connectionEnded: (reason) => {
+        this.closed.push(reason);
+        connectionEnded(reason);
+      },
       bytesReceived: (bytes = 0) => {
         this.received += bytes;
         bytesReceived(bytes);
@@ -119,11 +126,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       scopeFor: () => undefined,
     },
     ipcLimits,
-    memory: new BodyMemory({
-      maxBytes: options.bodyMemoryBytes ?? 2 ** 30,
-      maxIdleBytes: 0,
-      ...(options.resident === undefined ? {} : { resident: options.resident }),
-    }),
+    memory: bodyMemory(options),
     config: { ...config, ...options.config },
     logger,
     audit: new AuditInLog(logger),
@@ -142,11 +145,15 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     log,
     receivedBytes: () => metrics.received,
     connections: () => metrics.connections(),
+    closed: metrics.closed,
     leave: () => server.leave(),
     close: (drainMs) => server.close(drainMs),
     [Symbol.asyncDispose]: () => server.close(0),
   };
 }
+
+const bodyMemory = ({ bodyMemoryBytes = 2 ** 30, resident }: TestOptions): BodyMemory =>
+  new BodyMemory({ maxBytes: bodyMemoryBytes, maxIdleBytes: 0, ...(resident === undefined ? {} : { resident }) });
 
 async function vouchedFor({ authorization = '' }: CredentialHeaders, tokens: Verifier | undefined) {
   const secret = authorization.replace('Bearer ', '');

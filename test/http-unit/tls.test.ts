@@ -2,10 +2,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs';
-import { request } from 'node:https';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { before, describe, type TestContext, test } from 'node:test';
-import { connect as connectTls } from 'node:tls';
+import tls, { connect as connectTls } from 'node:tls';
 import { ReplicaTokens } from '#src/auth/tokens/replica-tokens.ts';
 import { CertificateFiles, readCa } from '#src/http/certificate-files.ts';
 import { Forwarding } from '#src/http/forwarding/forwarding.ts';
@@ -13,10 +12,21 @@ import { ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
-import { type Certified, newCa, type TestCa, withoutOpenssl } from '#test/fixtures/certificates.ts';
+import { type Certified, newCa, statusOf, type TestCa, withoutOpenssl } from '#test/fixtures/certificates.ts';
 import { upload } from './client.ts';
-import { startTestService, type TestOptions } from './service.ts';
+import { startTestService, type TestOptions, type TestService } from './service.ts';
 import { until } from './until.ts';
+
+/** All that comes until the connection ends, in whatever way. */
+async function textFrom(socket: Socket): Promise<string> {
+  let text = '';
+  socket.on('data', (bytes) => {
+    text += bytes.toString('latin1');
+  });
+  socket.on('error', () => undefined);
+  await once(socket, 'close');
+  return text;
+}
 
 const mergePath = '/v1/table/users/merge_insert?on=id';
 
@@ -44,26 +54,29 @@ describe('TLS', { skip: withoutOpenssl ?? false }, () => {
     return service;
   }
 
-  const statusOf = async (url: string, trusted: string): Promise<number | undefined> => {
-    const asking = request(`${url}/healthz`, { ca: readFileSync(trusted), agent: false }).end();
-    const [response] = await once(asking, 'response');
-    response.resume();
-    return response.statusCode;
+  /** One connection was closed for its handshake, and the log has its address. */
+  const wasHandshake = ({ closed, log }: TestService): void => {
+    assert.deepEqual(closed, ['handshake']);
+    const logged = log.flatMap(({ reason, count, address }) => (reason === 'handshake' ? [[count, address]] : []));
+    assert.deepEqual(logged, [[1, '127.0.0.1']]);
   };
 
-  test('a client that trusts the CA is answered, and no older version of TLS and no plain HTTP is', async (t) => {
+  test('a client that trusts the CA is answered, and none that trusts another, or speaks plain HTTP', async (t) => {
     const service = await start(t);
     assert.match(service.url, /^https:/);
     assert.equal(await statusOf(service.url, ca.path), 200);
     await assert.rejects(statusOf(service.url, newCa((clean) => t.after(clean)).path), /certificate/);
-    const old = connectTls({
-      port: service.port,
-      rejectUnauthorized: false,
-      minVersion: 'TLSv1',
-      maxVersion: 'TLSv1.1',
-    });
-    await assert.rejects(once(old, 'secureConnect'));
     await assert.rejects(fetch(service.url.replace('https', 'http')));
+  });
+
+  test('a version of TLS before 1.2 is refused, whatever Node was told to accept', async (t) => {
+    const { DEFAULT_MIN_VERSION, DEFAULT_CIPHERS } = tls;
+    t.after(() => Object.assign(tls, { DEFAULT_MIN_VERSION, DEFAULT_CIPHERS }));
+    Object.assign(tls, { DEFAULT_MIN_VERSION: 'TLSv1', DEFAULT_CIPHERS: 'DEFAULT:@SECLEVEL=0' });
+    const service = await start(t);
+    const versions = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1' } as const;
+    const old = connectTls({ port: service.port, host: '127.0.0.1', rejectUnauthorized: false, ...versions });
+    await assert.rejects(once(old, 'secureConnect'), { code: 'ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION' });
   });
 
   test('a client that does not end its handshake holds no connection for longer than a head may take (P12)', async (t) => {
@@ -73,9 +86,43 @@ describe('TLS', { skip: withoutOpenssl ?? false }, () => {
     await once(silent, 'connect');
     silent.write(Buffer.from([22, 3, 1]));
     await until(() => service.connections() === 1);
-    await once(silent.resume(), 'close');
+    assert.equal(await textFrom(silent), '');
     await until(() => service.connections() === 0);
-    assert.ok(service.log.some(({ reason }) => reason === 'handshake'));
+    wasHandshake(service);
+  });
+
+  for (const [what, bytes] of [
+    ['plain HTTP', 'GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n'],
+    ['garbage', '\0\0\0 no handshake \0\0\0'],
+  ] as const) {
+    test(`${what} before a handshake gets no answer of HTTP, and is counted once (P12)`, async (t) => {
+      const service = await start(t);
+      const client = connect({ port: service.port, host: '127.0.0.1' });
+      client.write(bytes);
+      assert.doesNotMatch(await textFrom(client), /HTTP/);
+      await until(() => service.connections() === 0);
+      wasHandshake(service);
+    });
+  }
+
+  test('after its handshake, a client that sends garbage gets one answer, and its connection ends', async (t) => {
+    const service = await start(t);
+    const client = connectTls({ port: service.port, host: '127.0.0.1', ca: readFileSync(ca.path) });
+    await once(client, 'secureConnect');
+    client.write('no HTTP\r\n\r\n');
+    assert.deepEqual((await textFrom(client)).match(/HTTP\/1.1 400/g), ['HTTP/1.1 400']);
+    await until(() => service.connections() === 0);
+    assert.deepEqual(service.closed, []);
+  });
+
+  test('a client that closes before its handshake is not counted', async (t) => {
+    const service = await start(t);
+    const probe = connect({ port: service.port, host: '127.0.0.1' });
+    await once(probe, 'connect');
+    await until(() => service.connections() === 1);
+    probe.end();
+    await until(() => service.connections() === 0);
+    assert.deepEqual(service.closed, []);
   });
 
   for (const [trusts, expected] of [

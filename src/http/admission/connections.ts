@@ -137,15 +137,9 @@ export class Connections {
 
   /** The handshake took too long, or was none. A client that only closed is not counted: probes of a port do that. */
   failedHandshake(socket: ClientSocket, { code }: NodeJS.ErrnoException): void {
-    socket.destroy();
-    if (code === 'ECONNRESET') return;
     const address = this.#byPeer.get(peerOf(socket))?.client.address ?? 'unknown'; // Node forgets it with the socket
-    this.#note('handshake', { address });
-  }
-
-  /** False before the handshake of a connection is done. */
-  has(socket: ClientSocket): boolean {
-    return this.#open.has(socket);
+    socket.destroy();
+    if (code !== 'ECONNRESET') this.#note('handshake', { address });
   }
 
   /** Calls `pass` when all earlier requests of the connection have been answered; never, if the connection ends before. */
