@@ -5,6 +5,7 @@ import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
+import { branchBranchesWithIndexes } from './branched-indexes.ts';
 import { succeeded } from './checked-service.ts';
 import { part, transact } from './multipart-body.ts';
 import { people, stream } from './rows.ts';
@@ -177,17 +178,7 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
   });
 
   test('an index is found on a branch of a branch that has it from main, after a restart too (P11)', async () => {
-    await onS3('branched/create', people([1, 2, 3], 'one'));
-    await onS3('branched/create_scalar_index', { column: 'id', index_type: 'BTREE' });
-    await onS3('branched/branches/create', { name: 'a' });
-    await onS3('branched/create_scalar_index', { branch: 'a', column: 'name', index_type: 'BTREE' });
-    await onS3('branched/branches/create', { name: 'b', from_branch: 'a' });
-    await onS3('branched/branches/create', { name: 'c', from_branch: 'b' });
-    for (const branch of ['b', 'c']) {
-      assert.equal(await onS3('branched/count_rows', { branch, predicate: 'id = 2' }), 1);
-      const deleted = await onS3('branched/delete', { branch, predicate: "id = 2 AND name = 'one'" });
-      assert.equal(deleted.num_deleted_rows, 1);
-    }
+    await branchBranchesWithIndexes(onS3);
     await service.restart();
     for (const branch of ['b', 'c']) {
       assert.equal(await onS3('branched/count_rows', { branch, predicate: "id > 1 AND name = 'one'" }), 1);
