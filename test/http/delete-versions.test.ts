@@ -2,11 +2,10 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { before, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
-import { afterSuite } from '#test/fixtures/after-suite.ts';
-import type { TestService } from '#test/fixtures/service.ts';
-import { refused, startUnderPolicies, succeeded } from './checked-service.ts';
+import { refused, succeeded } from './checked-service.ts';
+import { ownTablesUnder } from './own-tables.ts';
 import { people } from './rows.ts';
 
 const policies = `
@@ -20,22 +19,14 @@ permit (principal == Principal::"writer", action == Action::"BatchDeleteTableVer
 type Range = readonly [from: number, before: number];
 
 describe('versions that a client deletes', () => {
-  const later = afterSuite();
-  let service: TestService;
-  let tables = 0;
-  let table = '';
-  before(async () => {
-    service = await startUnderPolicies(later, policies);
-  });
+  const own = ownTablesUnder(policies, [1]);
+  const { post } = own;
   /** Versions 1 to 6, each with one row more. */
   beforeEach(async () => {
-    table = `t${++tables}`;
-    succeeded(await service.post(`/v1/table/${table}/create`, people([1], 'x')));
     for (const id of [2, 3, 4, 5, 6]) await merge(id);
   });
   const merge = async (id: number, query = '') =>
-    succeeded(await service.post(`/v1/table/${table}/merge_insert?on=id${query}`, people([id], 'y')));
-  const post = (path: string, body: object, headers = {}) => service.post(`/v1/table/${table}/${path}`, body, headers);
+    succeeded(await own.service.post(`/v1/table/${own.table}/merge_insert?on=id${query}`, people([id], 'y')));
   const bodyOf = (ranges: readonly Range[]) => ({
     ranges: ranges.map(([start_version, end_version]) => ({ start_version, end_version })),
   });
@@ -56,7 +47,7 @@ describe('versions that a client deletes', () => {
     refused(await post('restore', { version: 3 }), 404, 11);
     await merge(7);
     assert.equal(await count(), 7);
-    const native = await (await connect(service.tablesFolder)).openTable(table);
+    const native = await (await connect(own.service.tablesFolder)).openTable(own.table);
     assert.equal(await native.countRows(), 7);
   });
 
@@ -108,9 +99,9 @@ describe('versions that a client deletes', () => {
   });
 
   test('the files go that only they had', async () => {
-    const files = (folder: string) => readdirSync(join(service.tablesFolder, `${table}.lance`, folder)).length;
-    const upsert = `/v1/table/${table}/merge_insert?on=id&when_matched_update_all=true`;
-    for (const name of ['a', 'b']) succeeded(await service.post(upsert, people([1, 2, 3, 4, 5, 6], name)));
+    const files = (folder: string) => readdirSync(join(own.service.tablesFolder, `${own.table}.lance`, folder)).length;
+    const upsert = `/v1/table/${own.table}/merge_insert?on=id&when_matched_update_all=true`;
+    for (const name of ['a', 'b']) succeeded(await own.service.post(upsert, people([1, 2, 3, 4, 5, 6], name)));
     assert.equal(files('data'), 8);
     assert.equal(await remove([[0, 7]]), 6);
     assert.deepEqual([await versions(), files('data'), await count({ version: 7 })], [[7, 8], 2, 6]);
@@ -158,11 +149,11 @@ describe('versions that a client deletes', () => {
 
   test('it needs a right of its own, on the branch (P9)', async () => {
     succeeded(await post('branches/create', { name: 'dev', from_version: 2 }));
-    const writer = { authorization: `Bearer ${await service.mint('lancegate:write', 'writer')}` };
+    const writer = { authorization: `Bearer ${await own.service.mint('lancegate:write', 'writer')}` };
     const all = bodyOf([[0, -1]]);
     refused(await post('version/delete', all, writer), 403, 15);
     refused(await post('version/delete?branch=other', all, writer), 403, 15);
-    refused(await service.post('/v1/table/none/version/delete', all, writer), 403, 15);
+    refused(await own.service.post('/v1/table/none/version/delete', all, writer), 403, 15);
     succeeded(await post('version/delete', { ...all, branch: 'dev' }, writer));
     refused(await post('version/delete', all, { authorization: 'Bearer nobody' }), 401, 16);
     assert.equal((await versions()).length, 6);
@@ -170,15 +161,15 @@ describe('versions that a client deletes', () => {
 
   test('it names what is not there: a table, a branch, the versions of a declared table', async () => {
     const all = bodyOf([[0, -1]]);
-    refused(await service.post('/v1/table/none/version/delete', all), 404, 4);
+    refused(await own.service.post('/v1/table/none/version/delete', all), 404, 4);
     refused(await post('version/delete?branch=none', all), 404, 22);
-    succeeded(await service.post(`/v1/table/declared${table}/declare`, {}));
-    refused(await service.post(`/v1/table/declared${table}/version/delete`, all), 400, 19, /declared/);
+    succeeded(await own.service.post(`/v1/table/declared${own.table}/declare`, {}));
+    refused(await own.service.post(`/v1/table/declared${own.table}/version/delete`, all), 400, 19, /declared/);
   });
 
   test('its audit record has how many versions went', async () => {
     await remove([[1, 3]]);
-    const records = service.log.map((line) => JSON.parse(line) as Record<string, unknown>);
+    const records = own.service.log.map((line) => JSON.parse(line) as Record<string, unknown>);
     const { actions, decision, branch, status, deletedVersions } =
       records.findLast(({ route }) => route === '/v1/table/:id/version/delete') ?? {};
     assert.deepEqual(

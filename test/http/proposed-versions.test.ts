@@ -2,16 +2,16 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { before, beforeEach, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { connect, type Table } from '@lancedb/lancedb';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
 import { basePath, dataFile, fragment, manifest } from '#src/lance-format/messages.ts';
 import { type Decoded, decode, edit, encode } from '#src/lance-format/protobuf.ts';
-import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type Proposed, propose, stage, stagedBytes } from '#test/fixtures/proposed-version.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
-import { refused, startCheckedService, startUnderPolicies, succeeded } from './checked-service.ts';
+import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { ownTablesUnder } from './own-tables.ts';
 import { people } from './rows.ts';
 
 const policies = `
@@ -28,29 +28,19 @@ const add =
     table.add(ids.map((id) => ({ id, name: 'past the gate' })));
 
 describe('a version that a program of Lance proposes', () => {
-  const later = afterSuite();
-  let service: TestService;
-  let tables = 0;
-  let table = '';
-  before(async () => {
-    service = await startUnderPolicies(later, policies);
-  });
-  /** Version 1, with rows 1 to 3. */
-  beforeEach(async () => {
-    table = `t${++tables}`;
-    succeeded(await service.post(`/v1/table/${table}/create`, people([1, 2, 3], 'x')));
-  });
-  const pathOf = (name = table) => join(service.tablesFolder, `${name}.lance`);
-  const post = (path: string, body: object = {}, headers = {}) =>
-    service.post(`/v1/table/${table}/${path}`, body, headers);
+  const own = ownTablesUnder(policies, [1, 2, 3]);
+  const { post } = own;
+  const pathOf = (name = own.table) => join(own.service.tablesFolder, `${name}.lance`);
   const create = (proposed: object, headers = {}) => post('version/create', proposed, headers);
   const proposal = (change: (table: Table) => Promise<unknown> = add(4), branch?: string) =>
-    propose(later, pathOf(), change, branch);
+    propose(own.later, pathOf(), change, branch);
   const count = async (body: object = {}) => (await post('count_rows', body)).body as unknown as number;
   const newest = async () => (await post('describe')).body.version;
   const upsert = (...ids: readonly number[]) =>
-    service.post(`/v1/table/${table}/merge_insert?on=id`, people([...ids], 'gate'));
-  const as = async (subject: string) => ({ authorization: `Bearer ${await service.mint('lancegate:read', subject)}` });
+    own.service.post(`/v1/table/${own.table}/merge_insert?on=id`, people([...ids], 'gate'));
+  const as = async (subject: string) => ({
+    authorization: `Bearer ${await own.service.mint('lancegate:read', subject)}`,
+  });
   const manifests = () => readdirSync(join(pathOf(), '_versions')).filter((name) => name.includes('.manifest'));
 
   /** Refused, with nothing changed. */
@@ -69,7 +59,7 @@ describe('a version that a program of Lance proposes', () => {
     assert.ok(existsSync(`/${path}`));
     assert.deepEqual(manifests().sort(), [manifestNames(2)[0], manifestNames(1)[0]]);
     assert.equal(await count(), 4);
-    assert.equal(await (await (await connect(service.tablesFolder)).openTable(table)).countRows(), 4);
+    assert.equal(await (await (await connect(own.service.tablesFolder)).openTable(own.table)).countRows(), 4);
   });
 
   test('is followed by upserts, also where it doubled a key (P2, P4)', async () => {
@@ -133,11 +123,21 @@ describe('a version that a program of Lance proposes', () => {
     assert.equal(await count(), 4);
   });
 
+  test('that is gone when its request comes again is not called one that was never written (P6)', async () => {
+    const proposed = await proposal();
+    const key = { 'idempotency-key': 'gone' };
+    succeeded(await create(proposed, key));
+    succeeded(await upsert(5));
+    succeeded(await post('version/delete', { ranges: [{ start_version: 2, end_version: 3 }] }));
+    refused(await create(proposed, key), 500, 18);
+    assert.equal(await newest(), 3);
+  });
+
   test('is read from the folder of its own branch alone (P9)', async () => {
     const proposed = await proposal();
     const { manifest_path: path } = proposed;
     const name = basename(path);
-    succeeded(await service.post('/v1/table/other/create', people([1], 'x')));
+    succeeded(await own.service.post('/v1/table/other/create', people([1], 'x')));
     const other = stage(pathOf('other'), 2, stagedBytes(proposed));
     symlinkSync(`/${path}`, join(pathOf(), '_versions', `2.manifest-link`));
     const versions = path.slice(0, -name.length);
@@ -197,7 +197,7 @@ describe('a version that a program of Lance proposes', () => {
   });
 
   test('names no rows but those of its branch (P9)', async () => {
-    succeeded(await service.post('/v1/table/secret/create', people([9], 'x')));
+    succeeded(await own.service.post('/v1/table/secret/create', people([9], 'x')));
     const [secret = ''] = readdirSync(join(pathOf('secret'), 'data'));
     const proposed = await proposal();
     const [first = Buffer.of(), added = Buffer.of()] = fragments(proposed);
@@ -223,7 +223,7 @@ describe('a version that a program of Lance proposes', () => {
     refused(await naming({ path: 'short.lance' }), 400, 13, /missing, or of another size/);
     const other = edited(proposed, { fragments: [edit(fragment, first, { physicalRows: 2 }), added] });
     refused(await create(other), 400, 13, /fragment 0 has other rows/);
-    const foreign = await propose(later, pathOf('secret'), add(10));
+    const foreign = await propose(own.later, pathOf('secret'), add(10));
     await isRefused(create(stage(pathOf(), 2, stagedBytes(foreign))), 400, 13, /fragment 0 has other rows|missing/);
   });
 
@@ -237,9 +237,9 @@ describe('a version that a program of Lance proposes', () => {
     succeeded(await create(onBranch));
     succeeded(await create(onMain));
     assert.deepEqual([await count(), await count({ branch: 'dev' })], [4, 5]);
-    succeeded(await service.post('/v1/table/declared/declare', {}));
-    refused(await service.post('/v1/table/declared/version/create', onMain), 400, 19);
-    refused(await service.post('/v1/table/nowhere/version/create', onMain), 404, 4);
+    succeeded(await own.service.post('/v1/table/declared/declare', {}));
+    refused(await own.service.post('/v1/table/declared/version/create', onMain), 400, 19);
+    refused(await own.service.post('/v1/table/nowhere/version/create', onMain), 404, 4);
   });
 
   test('of a branch names no row that its parent got later (P9)', async () => {
@@ -261,7 +261,7 @@ describe('a version that a program of Lance proposes', () => {
     const guest = await as('guest');
     refused(await create(await proposal(), guest), 403, 15, /CreateTableVersion/);
     succeeded(await create(await proposal(add(7), 'dev'), guest));
-    const records = service.log
+    const records = own.service.log
       .map((line) => JSON.parse(line))
       .filter(({ actions }) => actions?.includes('CreateTableVersion'));
     assert.deepEqual(
@@ -275,12 +275,12 @@ describe('a version that a program of Lance proposes', () => {
 
   test('can come as a batch of one; several are not one commit, so none is made (P1)', async () => {
     const batch = (entries: readonly object[], headers = {}) =>
-      service.post('/v1/table/version/batch-create', { entries }, headers);
-    const entry = { ...(await proposal()), id: [table] };
+      own.service.post('/v1/table/version/batch-create', { entries }, headers);
+    const entry = { ...(await proposal()), id: [own.table] };
     const { versions } = succeeded(await batch([entry])) as { versions: readonly { version: number }[] };
     assert.deepEqual([versions.map(({ version }) => version), await count()], [[2], 4]);
     assert.deepEqual(succeeded(await batch([])).versions, []);
-    const next = { ...(await proposal(add(5))), id: [table] };
+    const next = { ...(await proposal(add(5))), id: [own.table] };
     refused(await batch([next, next]), 406, 0, /one by one/);
     refused(await batch([{ ...next, id: [] }]), 400, 13);
     refused(await batch([next], await as('guest')), 403, 15);

@@ -27,7 +27,7 @@ type CreatedVersion = Replayable<ChangeResult> & { readonly listed: ListedVersio
 /**
  * Makes what another program has written the next version of a branch: in the queue of its writers, at exactly the head plus one, and
  * durable when this resolves. What it brings is followed like any external commit. `VersionTaken` where the number is
- * another commit's.
+ * another commit's. `Internal` where the version was made and cannot be read: a retry may find that pruning has removed it.
  */
 export const createVersion =
   ({ idempotency, ...deps }: Deps) =>
@@ -38,7 +38,8 @@ export const createVersion =
       const manifest = { kind: 'proposed', ...proposed } as const;
       return submitChange(deps, { operation: 'create_version', table, branch, manifest }, scope, keyed);
     });
-    return { ...made, listed: await describeVersion(deps)({ ...command, version: made.version }) };
+    const listed = await describeVersion(deps)({ ...command, version: made.version }).catch(madeUndescribed);
+    return { ...made, listed };
   };
 
 /** As `createVersion`, of a batch that is to be made as a whole: of one version, or of none. */
@@ -57,3 +58,8 @@ const notAsOne = (): LancegateError =>
     'Unsupported',
     'versions of several tables or branches cannot be made as one; nothing was written; create them one by one',
   );
+
+/** Whatever the reason is: its own error would say that nothing was written (P6). */
+function madeUndescribed(cause: unknown): never {
+  throw new LancegateError('Internal', 'the version was made, and cannot be described', { cause });
+}
