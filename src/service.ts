@@ -186,7 +186,7 @@ async function openPolicy({
 }: Start): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
   if (policyFile === undefined) {
     logger.info({}, 'the default policies are in force: scopes decide');
-    const reload = async () => logger.info({}, 'nothing to reload: the service has no policy file');
+    const reload = async () => logger.info({}, 'the policies stay as they are: the service has no policy file');
     return { policy: CedarPolicy.load({ logger }), reload };
   }
   const file = await PolicyFile.open({ path: policyFile, clock, logger });
