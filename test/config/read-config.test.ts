@@ -231,6 +231,9 @@ for (const [flag, text] of refused) {
 
 const conflicting: readonly (readonly [args: readonly string[], problem: RegExp])[] = [
   [['--oidc-issuer=https://a.example'], /^--oidc-issuer needs --oidc-audience/],
+  [['--tls-certificate=a'], /^--tls-certificate needs --tls-key/],
+  [['--tls-key=a'], /^--tls-key needs --tls-certificate/],
+  [['--replica-ca=a'], /^--replica-ca has no effect without --catalog/],
   [['--oidc-audience=x'], /^--oidc-audience has no effect without --oidc-issuer/],
   [
     ['--oidc-issuer=http://a.example', '--oidc-audience=x'],
