@@ -41,6 +41,19 @@ describe('policies that change while the service runs (P9)', () => {
     assert.equal((await count()).status, 200);
   });
 
+  test('hold for a retry with a key, on either name of a rename', async (t) => {
+    const { service, file } = await start(t);
+    const rename = () => service.post('/v1/table/t/rename', { new_table_name: 'new' }, { 'idempotency-key': 'k' });
+    succeeded(await rename());
+    assert.equal((await rename()).headers.get('idempotency-replayed'), 'true');
+    for (const name of ['t', 'new']) {
+      const forbidden = `forbid (principal, action == Action::"RenameTable", resource == Table::"${name}");`;
+      writeFileSync(file, `${allAllowed}\n${forbidden}`);
+      await service.reload();
+      refused(await rename(), 403, 15);
+    }
+  });
+
   test('hold without being asked for, once the file has settled', async (t) => {
     const { clock, file, count } = await start(t);
     writeFileSync(`${file}.new`, countsForbidden);

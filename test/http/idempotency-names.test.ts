@@ -144,6 +144,9 @@ for (const [catalog, skip] of Object.entries(catalogs)) {
       }
     });
     const post = ([path, body]: Request, headers?: HeaderFields) => service.post(`/v1/${path}`, body, headers);
+    const as = async (subject: string, scope: string): Promise<HeaderFields> => ({
+      authorization: `Bearer ${await service.mint(scope, subject)}`,
+    });
 
     /** The request, what undoes it, and the request again. */
     const sendTwice = async ({ given = [], request, undone, shownBy, showing }: Case, headers: HeaderFields) => {
@@ -193,6 +196,30 @@ for (const [catalog, skip] of Object.entries(catalogs)) {
         refused(await post([path, {}], keyed('one')), 400, 13, /another operation, table or parameters$/);
       }
       assert.equal(isReplay(await post(['table/one/declare', {}], keyed('one'))), true);
+    });
+
+    test('the same key of another principal is another key (P9)', async () => {
+      succeeded(await post(['table/shared/declare', { properties: { owner: 'ann' } }], keyed('shared')));
+      const theirs = { ...keyed('shared'), ...(await as('somebody else', 'lancegate:admin')) };
+      refused(await post(['table/shared/declare', { properties: { owner: 'ann' } }], theirs), 409, 5);
+      succeeded(await post(['table/shared/drop', {}], theirs));
+    });
+
+    test('a principal that may not ask for it any more gets no earlier answer (P9)', async () => {
+      const requests: readonly Request[] = [
+        ['table/t/tags/create', { tag: 'demoted', version: 1 }],
+        ['namespace/demoted/create', {}],
+        ['table/of_demoted/declare', {}],
+        ['table/of_demoted/rename', { new_table_name: 'renamed' }],
+        ['table/renamed/drop', {}],
+      ];
+      const [before, after] = [await as('demoted', 'lancegate:admin'), await as('demoted', 'lancegate:read')];
+      for (const request of requests) {
+        const key = keyed(`demoted/${request[0]}`);
+        succeeded(await post(request, { ...key, ...before }));
+        refused(await post(request, { ...key, ...after }), 403, 15);
+        assert.equal(isReplay(await post(request, { ...key, ...before })), true);
+      }
     });
 
     test('a refusal is not remembered', async () => {
