@@ -1,5 +1,5 @@
 import type { CreationCatalog, TableCatalog } from '../../catalog/port.ts';
-import { newLocation } from '../../create/table-maker.ts';
+import { newLocation } from '../../create/table-location.ts';
 import type { Locations } from '../../engine/port/engine.ts';
 import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';

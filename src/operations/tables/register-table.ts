@@ -10,7 +10,7 @@
  */
 import type { Adoption, KnownLocation, NamespaceCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
-import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-maker.ts';
+import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-location.ts';
 import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
