@@ -29,7 +29,8 @@ import type {
   RowAddress,
   StagedSource,
 } from '../../port/row-address.ts';
-import { deletionsFile, LiveRowMap, type RowChanges } from '../live-rows/live-rows.ts';
+import { deletionsFile } from '../live-rows/deletion-files.ts';
+import { LiveRowMap, type RowChanges } from '../live-rows/live-rows.ts';
 import { type BranchCommits, mostAttempts, type VersionTurn } from './branch-commits.ts';
 import { FileInStaging, RowsInStaging, SourceInStaging } from './staged-rows.ts';
 import type { StagedRows, Staging } from './staging.ts';

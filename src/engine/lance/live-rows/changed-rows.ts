@@ -5,7 +5,7 @@ import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import { addressOf, type RowAddressSql } from '../../port/row-address.ts';
-import { readDeletedOffsets } from './live-rows.ts';
+import { readDeletedOffsets } from './deletion-files.ts';
 
 /** Some 5 ms of work, after which other work of the event loop comes first (P10). */
 const fragmentsPerTurn = 32;

@@ -1,0 +1,43 @@
+/** The files in which deletion vectors lie, as Lance and this service write them. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
+import { readKeys } from '../../../keys/key-columns.ts';
+import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
+import { deletionsPath } from '../../../lance-format/manifest/manifest-files.ts';
+import type { DeletionFile } from '../../../lance-format/manifest/next-manifest.ts';
+import type { Manifest, StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
+import { MalformedFile } from '../../../lance-format/protobuf.ts';
+
+/**
+ * The offsets of a fragment's deleted rows, in any order. Synchronous: the file was just written or is about to be used, so it is
+ * in memory. Throws if it is gone, on other storage or not as the manifest says.
+ */
+export function readDeletedOffsets(
+  manifest: Manifest,
+  branchFolder: string,
+  { deletions, deletedRows }: StoredFragment,
+): Uint32Array {
+  if (deletions === undefined) return new Uint32Array(0);
+  const path = deletionsPath(manifest, branchFolder, deletions);
+  if (path === undefined) throw new MalformedFile('deletions on other storage');
+  const file = readFileSync(path);
+  const offsets = path.endsWith('.bin') ? valuesOfBitmap(file) : listedOffsets(file);
+  if (offsets.length !== deletedRows) throw new MalformedFile(`${offsets.length} deletions, not ${deletedRows}`);
+  return offsets;
+}
+
+/** An Arrow file of one column of numbers with 32 bits. */
+function listedOffsets(file: Buffer): Uint32Array {
+  const { rows, columns } = readKeys(chunkOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
+  const { bytes } = columns[0]!.values;
+  if (bytes.length !== rows * Uint32Array.BYTES_PER_ELEMENT) throw new MalformedFile('deletions of another type');
+  return new Uint32Array(Uint8Array.from(bytes).buffer);
+}
+
+/** The file of a new deletion vector. */
+export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer) => ({
+  path: join(folder, '_deletions', `${fragment}-${listed.readVersion}-${listed.id}.bin`),
+  content: bitmap,
+});
