@@ -21,13 +21,11 @@ import type {
   Space,
   StagedTable,
 } from '../../port/engine.ts';
-import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
 import { FolderCommits } from '../commit/branch-commits.ts';
 import { FolderFiles, StoreFiles } from '../commit/branch-files.ts';
 import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';
-import type { PreparationParts } from '../commit/prepared-commits.ts';
 import { Proposals } from '../commit/proposals.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
@@ -42,7 +40,7 @@ import { inspectBranch } from '../head/branch-state.ts';
 import { VersionsFolder } from '../head/dataset-head.ts';
 import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
-import { BranchShadows, type BranchShadowsParts } from '../shadow/branch-shadows.ts';
+import { BranchShadows } from '../shadow/branch-shadows.ts';
 import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { BranchMirror } from '../store/branch-mirror.ts';
@@ -52,10 +50,11 @@ import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-cac
 import { requireWhole } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
 import { LanceDataset } from './lance-dataset.ts';
+import { OtherProcesses, type ProcessPools } from './other-processes.ts';
 import { StorageRoot } from './storage-root.ts';
-import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset } from './surroundings.ts';
+import type { LocalBranch, OwnCommits } from './surroundings.ts';
 
-export interface LanceEngineOptions extends CacheLimits {
+export interface LanceEngineOptions extends CacheLimits, ProcessPools {
   /** Absolute path or object-store URI. */
   readonly root: string;
   /** How to reach an object store; may hold credentials, so it never leaves this object. */
@@ -64,10 +63,6 @@ export interface LanceEngineOptions extends CacheLimits {
   readonly scratchFolder: string;
   /** A folder on a file system in memory; a few MB at most are there. */
   readonly memoryFolder?: string | undefined;
-  /** Without it, what clients wrote runs in this process. */
-  readonly readerChanges?: ReaderChanges | undefined;
-  /** Without it, all indexes are built in this process. */
-  readonly indexBuilds?: IndexBuilds | undefined;
   readonly beforeVersion?: BeforeVersion | undefined;
   /** The object store of the root. Without it the engine makes all commits there: a reader has no need of it. */
   readonly store?: StorePlace | undefined;
@@ -85,6 +80,7 @@ export class LanceEngine implements Engine {
   readonly #machineStart: MachineStart;
   readonly #stagingInMemory: StagingFolder | undefined;
   readonly #files = new FileWriter();
+  readonly #otherProcesses: OtherProcesses;
   readonly #shadowFolders: ShadowFolders;
   readonly #inRemoval = new VersionsInRemoval();
   /** Of branches on an object store. */
@@ -96,6 +92,7 @@ export class LanceEngine implements Engine {
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#caches = new EngineCaches(options);
+    this.#otherProcesses = new OtherProcesses(options);
     this.#mirrors = mirrorsOf(options);
     const { memoryFolder } = options;
     this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder), memoryFolder);
@@ -134,7 +131,7 @@ export class LanceEngine implements Engine {
     return engineCall('open', async () => {
       if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { lineage, branch });
       const caches = this.#cachesFor(request);
-      const surroundings = { lineage, branch, caches, ...this.#processesOf(location, branch) };
+      const surroundings = { lineage, branch, caches, ...this.#otherProcesses.ofBranch(location, branch) };
       const mirror = version === undefined ? this.#mirrors?.of(location, branch) : undefined;
       if (mirror !== undefined) {
         await mirror.open();
@@ -179,7 +176,7 @@ export class LanceEngine implements Engine {
     return {
       create: (table, file) =>
         engineCall('create', async () => {
-          const changeInReader = this.#readerOf('scratch', `${name}/${table}.lance` as Location, undefined);
+          const changeInReader = this.#otherProcesses.ofScratch(`${name}/${table}.lance` as Location);
           return new LanceDataset(await connection.createTable(table, file, 'create', []), { changeInReader });
         }),
       discard: async () => {
@@ -309,8 +306,7 @@ export class LanceEngine implements Engine {
     const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
     const readWhole = (version: number) =>
       isMirrored ? readManifest(versionsFolder, version) : readWholeVersion(folder, version);
-    const buildInProcess = this.#buildsInShadow(location, branch);
-    const changeInReader = this.#readerOfShadow(location, branch);
+    const { changeInReader, buildInProcess } = this.#otherProcesses.ofShadows(location, branch);
     const folders = this.#shadowFolders;
     const { notes, parts } = withNotes({ commits, fresh });
     const proposals = new Proposals({
@@ -335,40 +331,7 @@ export class LanceEngine implements Engine {
     return new StoreCommits(mirror, beforeVersion && ((planned) => beforeVersion({ location, branch, ...planned })));
   }
 
-  #readerOf(
-    store: 'root' | 'scratch',
-    location: Location,
-    branch: BranchName | undefined,
-  ): ReaderOfDataset | undefined {
-    const { readerChanges } = this.#options;
-    return readerChanges && ((change) => readerChanges.change({ ...change, store, location, branch }));
-  }
-
-  #readerOfShadow(location: Location, branch: BranchName | undefined): BranchShadowsParts['changeInReader'] {
-    const { readerChanges } = this.#options;
-    return (
-      readerChanges && ((name, change) => readerChanges.change({ ...change, ...shadowOf(location, branch, name) }))
-    );
-  }
-
   readonly #forgetShadows = (folder: string): void => this.#shadowFolders.forgetBelow(folder);
-
-  #processesOf(location: Location, branch: BranchName | undefined) {
-    return { changeInReader: this.#readerOf('root', location, branch), builds: this.#buildsOf(location, branch) };
-  }
-
-  #buildsOf(location: Location, branch: BranchName | undefined): DatasetBuilds | undefined {
-    const { indexBuilds } = this.#options;
-    return indexBuilds && ((build) => indexBuilds.build({ ...build, store: 'root', location, branch }));
-  }
-
-  #buildsInShadow(location: Location, branch: BranchName | undefined): PreparationParts['buildInProcess'] {
-    const { indexBuilds } = this.#options;
-    return (
-      indexBuilds &&
-      ((name, spec, scope) => indexBuilds.build({ ...scope, ...shadowOf(location, branch, name), version: 1, spec }))
-    );
-  }
 
   #branchAt(location: Location, branch: BranchName | undefined): DurableBranch {
     return { rootPath: this.#root.path, datasetPath: this.#root.pathOf(location), branch };
@@ -378,16 +341,6 @@ export class LanceEngine implements Engine {
   #connect(folderUri: string): Promise<NativeConnection> {
     return connectNative(folderUri, this.#options.rootOptions, this.#caches.session);
   }
-}
-
-/** Where a shadow or a clone lies that has this name in the staging folder of a branch. */
-function shadowOf(
-  location: Location,
-  branch: BranchName | undefined,
-  name: string,
-): Pick<ReaderChange, 'store' | 'location' | 'branch'> {
-  const within = stagingFolder(branchFolder(location, branch));
-  return { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined };
 }
 
 const mirrorsOf = ({ store, root, scratchFolder }: LanceEngineOptions): BranchMirrors | undefined =>

@@ -1,0 +1,63 @@
+/** What of a dataset other processes do, each told which dataset it is: changes that clients wrote, and builds of indexes. */
+import type { BranchName, Location } from '../../../kernel/ids.ts';
+import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
+import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
+import type { PreparationParts } from '../commit/prepared-commits.ts';
+import type { BranchShadowsParts } from '../shadow/branch-shadows.ts';
+import type { DatasetBuilds, ReaderOfDataset } from './surroundings.ts';
+
+export interface ProcessPools {
+  /** Without it, what clients wrote runs in this process. */
+  readonly readerChanges?: ReaderChanges | undefined;
+  /** Without it, all indexes are built in this process. */
+  readonly indexBuilds?: IndexBuilds | undefined;
+}
+
+export class OtherProcesses {
+  readonly #pools: ProcessPools;
+
+  constructor({ readerChanges, indexBuilds }: ProcessPools) {
+    this.#pools = { readerChanges, indexBuilds };
+  }
+
+  ofBranch(location: Location, branch: BranchName | undefined) {
+    return { changeInReader: this.#reader('root', location, branch), builds: this.#builds(location, branch) };
+  }
+
+  ofScratch(location: Location): ReaderOfDataset | undefined {
+    return this.#reader('scratch', location, undefined);
+  }
+
+  /** Of the shadows and clones in the staging folder of a branch, by their names. */
+  ofShadows(
+    location: Location,
+    branch: BranchName | undefined,
+  ): Pick<BranchShadowsParts, 'changeInReader'> & Pick<PreparationParts, 'buildInProcess'> {
+    const { readerChanges, indexBuilds } = this.#pools;
+    const at = (name: string) => shadowOf(location, branch, name);
+    return {
+      changeInReader: readerChanges && ((name, change) => readerChanges.change({ ...change, ...at(name) })),
+      buildInProcess:
+        indexBuilds && ((name, spec, scope) => indexBuilds.build({ ...scope, ...at(name), version: 1, spec })),
+    };
+  }
+
+  #reader(store: 'root' | 'scratch', location: Location, branch: BranchName | undefined): ReaderOfDataset | undefined {
+    const { readerChanges } = this.#pools;
+    return readerChanges && ((change) => readerChanges.change({ ...change, store, location, branch }));
+  }
+
+  #builds(location: Location, branch: BranchName | undefined): DatasetBuilds | undefined {
+    const { indexBuilds } = this.#pools;
+    return indexBuilds && ((build) => indexBuilds.build({ ...build, store: 'root', location, branch }));
+  }
+}
+
+function shadowOf(
+  location: Location,
+  branch: BranchName | undefined,
+  name: string,
+): Pick<ReaderChange, 'store' | 'location' | 'branch'> {
+  const within = stagingFolder(branchFolder(location, branch));
+  return { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined };
+}
