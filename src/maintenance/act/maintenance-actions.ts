@@ -1,17 +1,15 @@
 /**
- * Does what was decided. A job holds the table's lock shared, so the table can neither be dropped nor replaced. The job computes
- * in a shadow, concurrently with writers, and only its commit takes the branch's lock, for milliseconds. Where the engine alone
- * can compact a branch, writers wait for the whole job.
+ * Does what was decided. A job computes in a shadow, concurrently with writers, and `BranchAccess` takes the locks for it. Where the
+ * engine alone can compact a branch, writers wait for the whole job.
  *
  * If a job fails halfway, what is committed stands and is as good as what was there before: no job changes a row.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
-import type { Branches, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import { btreeOn, type IndexSpec } from '../../engine/port/index-spec.ts';
-import type { Layout, PreparedCommit, PruneResult, Upkeep, VersionRange } from '../../engine/port/upkeep.ts';
-import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
+import type { Layout, PruneResult, VersionRange } from '../../engine/port/upkeep.ts';
+import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
@@ -28,9 +26,7 @@ import {
   uncoveredFragments,
 } from '../decide/policy.ts';
 import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
-
-/** What a job needs of its branch. */
-type MaintainedBranch = Snapshot & BranchHead & Upkeep;
+import { BranchAccess, type MaintainedBranch } from './branch-access.ts';
 
 interface ActionDeps {
   readonly catalog: TableCatalog & OpenBranchCatalog;
@@ -58,27 +54,29 @@ const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 
 /** Each method returns `undefined` if the table does not exist any more, or if another process owns it. */
 export class MaintenanceActions {
   readonly #deps: ActionDeps;
+  readonly #access: BranchAccess;
 
   constructor(deps: ActionDeps) {
     this.#deps = deps;
+    this.#access = new BranchAccess(deps);
   }
 
   inspect(target: BranchRef): Promise<Inspection | undefined> {
-    return this.#onTable(target, async (dataset) => ({
+    return this.#access.onTable(target, async (dataset) => ({
       layout: await dataset.layout(),
       schema: await dataset.schema(),
     }));
   }
 
   branchesOf(main: BranchRef): Promise<readonly (BranchName | undefined)[] | undefined> {
-    return this.#onTable(main, async (dataset) => [
+    return this.#access.onTable(main, async (dataset) => [
       undefined,
       ...(await dataset.listBranches()).map(({ name }) => name),
     ]);
   }
 
   compact(target: BranchRef, { reason, extent, fragments }: Compaction): Promise<CompactionReport | undefined> {
-    return this.#onTable(target, async (dataset) => {
+    return this.#access.onTable(target, async (dataset) => {
       const startMs = performance.now();
       const layout = await dataset.layout();
       const isLocked = extent === 'full' && !isConcurrent(layout);
@@ -95,7 +93,7 @@ export class MaintenanceActions {
   }
 
   buildIndex(target: BranchRef, column: string, reason: IndexReport['reason']): Promise<IndexReport | undefined> {
-    return this.#onTable(target, async (dataset) => {
+    return this.#access.onTable(target, async (dataset) => {
       const startMs = performance.now();
       const built = await this.#index(target, dataset, column, reason === 'debt');
       if (built === undefined) return undefined;
@@ -118,8 +116,8 @@ export class MaintenanceActions {
   ): Promise<IndexReport | undefined> {
     const { table, tableId, branch } = target;
     const startMs = performance.now();
-    const opened = await this.#onTable(target, async (dataset) => {
-      await this.#mark(target, dataset);
+    const opened = await this.#access.onTable(target, async (dataset) => {
+      await this.#access.mark(target, dataset);
       return this.#deps.engine.open(target);
     });
     if (opened === undefined) return undefined;
@@ -132,7 +130,7 @@ export class MaintenanceActions {
       try {
         if ((await this.#deps.catalog.findTable(table))?.id !== tableId) return undefined;
         const isWanted = async () => hasIndex(await opened.layout(), spec);
-        if (!(await this.#commit(target, opened, prepared, isWanted)).isMade) return undefined;
+        if (!(await this.#access.commit(target, opened, prepared, isWanted)).isMade) return undefined;
       } finally {
         prepared.discard();
         release();
@@ -159,7 +157,7 @@ export class MaintenanceActions {
     reason: PruneReport['reason'],
     supersededBeforeMs: number,
   ): Promise<PruneReport | undefined> {
-    return this.#onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs));
+    return this.#access.onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs));
   }
 
   /** Removes versions in these ranges, but for those that pruning would leave there at any age. `Unsupported` where only the engine makes commits. */
@@ -168,7 +166,7 @@ export class MaintenanceActions {
     within: readonly VersionRange[],
     supersededBeforeMs: number,
   ): Promise<PruneReport | undefined> {
-    return this.#onTable(target, (dataset) =>
+    return this.#access.onTable(target, (dataset) =>
       this.#whileTagsStand(target, dataset, 'by hand', async (keptFromVersion) => {
         const removed = await dataset.prune({
           supersededBeforeMs,
@@ -184,7 +182,7 @@ export class MaintenanceActions {
 
   /** Does so only if the disk has too little space to compact the branch. */
   pruneForSpace(target: BranchRef, supersededBeforeMs: number): Promise<PruneReport | undefined> {
-    return this.#onTable(target, async (dataset) => {
+    return this.#access.onTable(target, async (dataset) => {
       const space = await this.#deps.engine.space();
       if (space === undefined || !isTooTightFor(space, await dataset.layout())) return undefined;
       return this.#prune(target, dataset, 'little room', supersededBeforeMs);
@@ -193,17 +191,17 @@ export class MaintenanceActions {
 
   /** Reads an index into memory that was built before this process began. Returns false if it does not fit. */
   async warmIndex(target: BranchRef, column: string): Promise<boolean> {
-    return (await this.#onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
+    return (await this.#access.onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
   }
 
   async #compact(target: BranchRef, dataset: MaintainedBranch, wanted: readonly number[]): Promise<Compacted> {
     const pinned = this.#deps.pins.lastFragment(target);
     const fragments = wanted.filter((id) => id > pinned);
     if (fragments.length === 0) return { ...nothingRemoved, lockedMs: 0 };
-    await this.#mark(target, dataset);
+    await this.#access.mark(target, dataset);
     const prepared = await dataset.prepareCompaction(fragments);
     if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
-    const { lockedMs, removedFragments } = await this.#commit(target, dataset, prepared);
+    const { lockedMs, removedFragments } = await this.#access.commit(target, dataset, prepared);
     return { ...nothingRemoved, lockedMs, removedFragments };
   }
 
@@ -237,18 +235,6 @@ export class MaintenanceActions {
     }
   }
 
-  /** As `markBranch`, for a holder of the table's shared lock; the dataset is at its newest version then. */
-  async #mark({ table, tableId, branch }: BranchRef, dataset: Snapshot & BranchHead): Promise<void> {
-    const { locks, recoveryMarks } = this.#deps;
-    const release = await locks.lockBranch(table, branch, neverAborts);
-    try {
-      await dataset.refresh('to write');
-      await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
-    } finally {
-      release();
-    }
-  }
-
   /** Builds the plain indexes of columns again, but for those that were dropped meanwhile. */
   async #indexAgain(target: BranchRef, dataset: MaintainedBranch, columns: readonly string[]) {
     const indexed: string[] = [];
@@ -264,43 +250,14 @@ export class MaintenanceActions {
 
   /** `isAgain`: the column has an index. undefined if a client has dropped it meanwhile. */
   async #index(target: BranchRef, dataset: MaintainedBranch, column: string, isAgain: boolean) {
-    await this.#mark(target, dataset);
+    await this.#access.mark(target, dataset);
     const prepared = await dataset.prepareIndex(btreeOn(column));
     const isStillThere = async () => plainColumns((await dataset.layout()).indexes).includes(column);
-    const { isMade } = await this.#commit(target, dataset, prepared, isAgain ? isStillThere : undefined);
+    const { isMade } = await this.#access.commit(target, dataset, prepared, isAgain ? isStillThere : undefined);
     if (!isMade) return undefined;
     // Merges into branches use no index, so none is read there.
     const fits = target.branch !== undefined || (await dataset.warmIndex(column));
     return { isIndexTooLarge: !fits };
-  }
-
-  /**
-   * Takes the branch's lock for the commit alone; writers may go on before it is durable. Makes none if `isWanted` says no of the
-   * newest version: a client has dropped, meanwhile, what was built again.
-   */
-  async #commit(
-    { table, tableId, branch }: BranchRef,
-    dataset: Snapshot & BranchHead,
-    prepared: PreparedCommit,
-    isWanted?: () => Promise<boolean>,
-  ): Promise<{ readonly isMade: boolean; readonly lockedMs: number; readonly removedFragments: number }> {
-    const { locks, recoveryMarks } = this.#deps;
-    const release = await locks.lockBranch(table, branch, neverAborts);
-    const startMs = performance.now();
-    try {
-      await dataset.refresh('to write');
-      if ((await isWanted?.()) === false) return { isMade: false, lockedMs: 0, removedFragments: 0 };
-      await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
-      const removedFragments = await prepared.commit();
-      const lockedMs = performance.now() - startMs;
-      release();
-      if (removedFragments === undefined) throw overtaken();
-      await recoveryMarks.acknowledge(tableId, branch, dataset);
-      return { isMade: true, lockedMs, removedFragments };
-    } finally {
-      release();
-      prepared.discard();
-    }
   }
 
   #prune(
@@ -334,47 +291,10 @@ export class MaintenanceActions {
     const startMs = performance.now();
     try {
       const pinned = this.#deps.pins.oldestVersion(target);
-      const keptFromVersion = Math.min(pinned, await this.#acknowledgedVersion(target, dataset));
+      const keptFromVersion = Math.min(pinned, await this.#access.acknowledgedVersion(target, dataset));
       const { removedVersions, removedBytes, isHeldByTag } = await remove(keptFromVersion);
       const durationMs = performance.now() - startMs;
       return { job: 'prune', branch: target.branch, reason, removedVersions, removedBytes, isHeldByTag, durationMs };
-    } finally {
-      release();
-    }
-  }
-
-  /**
-   * Recovery after a power cut goes back to this version (P3): the newest one, if the catalog has space to record it. Holds
-   * the branch's lock, so that no commit comes between.
-   */
-  async #acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Snapshot & BranchHead): Promise<number> {
-    const { locks, catalog, recoveryMarks } = this.#deps;
-    const release = await locks.lockBranch(table, branch, neverAborts);
-    try {
-      await dataset.refresh('to write');
-      await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
-      const open = (await catalog.recoveryMarks()).find((each) => each.tableId === tableId && each.branch === branch);
-      return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);
-    } finally {
-      release();
-    }
-  }
-
-  async #onTable<Result>(
-    target: BranchRef,
-    work: (dataset: MaintainedBranch & Branches) => Promise<Result>,
-  ): Promise<Result | undefined> {
-    if (!this.#deps.locks.isOwn(target.table)) return undefined;
-    const release = await this.#deps.locks.lockShared(target.table, neverAborts);
-    try {
-      const record = await this.#deps.catalog.findTable(target.table);
-      if (record?.id !== target.tableId || record.state !== 'created') return undefined;
-      const dataset = await this.#deps.engine.open(target);
-      try {
-        return await work(dataset);
-      } finally {
-        dataset.close();
-      }
     } finally {
       release();
     }
@@ -394,13 +314,3 @@ const hasIndex = ({ indexes }: Layout, spec: IndexSpec): boolean =>
 
 const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): boolean =>
   removedFragments > 0 || indexes.some(({ isPlain, unindexedRows }) => isPlain && unindexedRows > 0);
-
-const overtaken = (): LancegateError =>
-  new LancegateError(
-    'ConcurrentModification',
-    'commits meanwhile changed what was to be replaced; nothing was changed',
-  );
-
-function unlessStorageIsFull(error: unknown): void {
-  if (!isStorageFull(error)) throw error;
-}
