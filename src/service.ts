@@ -7,13 +7,7 @@ import type { IpcLimits } from './arrow/stream/source-reader.ts';
 import { Authenticator } from './auth/authenticator.ts';
 import { CedarPolicy } from './auth/policy/cedar-policy.ts';
 import { PolicyFile } from './auth/policy/policy-file.ts';
-import { ApiKeyStore } from './auth/tokens/api-keys.ts';
-import { IntrospectionVerifier, introspectionDefaults } from './auth/tokens/introspection-verifier.ts';
-import { JwtVerifier, jwtIssuerDefaults } from './auth/tokens/jwt-verifier.ts';
-import { OwnIssuer } from './auth/tokens/own-issuer.ts';
 import { ReplicaTokens } from './auth/tokens/replica-tokens.ts';
-import type { Verifier } from './auth/tokens/verifier.ts';
-import type { Credentials } from './catalog/credentials.ts';
 import type { Service, StartParts } from './cli/serve.ts';
 import { makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
@@ -42,8 +36,8 @@ import { ReaderQueries } from './query/reader-queries.ts';
 import { openState, type StoredState } from './stored-state.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
-import type { Logger } from './telemetry/logger.ts';
 import { Metrics } from './telemetry/metrics.ts';
+import { acceptedCredentials, verifiers } from './verifiers.ts';
 import { filterReader } from './wire/merge-parameters.ts';
 
 /** What the parts of the service are made from. */
@@ -337,66 +331,3 @@ const maintenanceLimits = (config: Config): SchedulerPolicy => ({
   maxWaitMs: config.maintenanceWaitMs,
   indexFromRows: config.indexFromRows,
 });
-
-/** For the log. */
-const acceptedCredentials = ({ ownIssuer, oidcIssuers = [], introspectionIssuer }: Config): readonly string[] => [
-  'API keys',
-  ...(ownIssuer ? ['tokens of the own issuer (lancegate token)'] : []),
-  ...oidcIssuers.map((issuer) => `JWTs of ${issuer}`),
-  ...(introspectionIssuer === undefined ? [] : [`opaque tokens that ${introspectionIssuer} knows`]),
-];
-
-async function verifiers(
-  { config, logger, clock }: Start,
-  { apiKeys, issuerKeys }: Credentials,
-  tokens: ReplicaTokens | undefined,
-): Promise<readonly Verifier[]> {
-  const own = config.ownIssuer ? [await OwnIssuer.open(issuerKeys, clock, logger)] : [];
-  return [
-    new ApiKeyStore(apiKeys, clock),
-    ...own,
-    ...jwtVerifiers(config, clock, logger),
-    ...(tokens === undefined ? [] : [tokens]),
-    ...introspectionVerifiers(config, clock, logger),
-  ];
-}
-
-const jwtVerifiers = (config: Config, clock: Clock, logger: Logger): readonly Verifier[] =>
-  (config.oidcIssuers ?? []).map(
-    (issuer) =>
-      new JwtVerifier(
-        {
-          ...jwtIssuerDefaults,
-          issuer,
-          audiences: config.oidcAudiences ?? [],
-          algorithms: config.oidcAlgorithms,
-          clockSkewMs: config.clockSkewMs,
-          groupClaims: config.groupClaims,
-          allowHttp: config.allowInsecureIssuer,
-        },
-        clock,
-        logger,
-      ),
-  );
-
-function introspectionVerifiers(config: Config, clock: Clock, logger: Logger): readonly Verifier[] {
-  const { introspectionIssuer: issuer, introspectionClientId: clientId, introspectionClientSecret } = config;
-  if (issuer === undefined || clientId === undefined || introspectionClientSecret === undefined) return [];
-  const verifier = new IntrospectionVerifier(
-    {
-      ...introspectionDefaults,
-      issuer,
-      endpoint: config.introspectionEndpoint,
-      clientId,
-      clientSecret: introspectionClientSecret,
-      audiences: config.introspectionAudience === undefined ? [] : [config.introspectionAudience],
-      audienceRequired: config.introspectionAudienceRequired,
-      cacheForMs: config.introspectionCacheMs,
-      groupClaims: config.groupClaims,
-      allowHttp: config.allowInsecureIssuer,
-    },
-    clock,
-    logger,
-  );
-  return [verifier];
-}
