@@ -1,16 +1,18 @@
 /**
- * `Idempotency-Key` (P6): a create or merge that is sent again under its key is not applied again and gets the first
- * answer. The protocol, and why it is this one, is in docs/adr/0007-idempotency.md. In short:
+ * `Idempotency-Key` (P6): a request that changes something and is sent again under its key is not applied again, and gets the
+ * first answer. The protocol, and why it is this one, is in docs/adr/0007-idempotency.md and 0045-keys-of-every-change.md. In short:
  *
  * - A key belongs to its principal, and stands for one operation on one table with these parameters and this body.
  *   With anything else it is refused, until it expires.
  * - An answer is recorded in the SQL transaction that makes the outcome known: there is no answer without an outcome,
  *   and for creates no outcome without an answer.
- * - The engine's commit of a merge comes before that transaction, so a write intent is recorded first. A crash between the two
- *   leaves the intent. If the table still is at the version on which the commit was to build, nothing was written and the
- *   intent goes; if not, the retry is refused with `OutcomeUnknown`, and is not applied.
- * - What does not go through the queue of a branch has no intents: names, tags, branches, versions that go. Its answer is recorded
- *   right after its work (`answeredOnce`). A crash between the two leaves no record, and the retry is a new request, which finds
+ * - A commit to a branch comes before that transaction, so a write intent is recorded first, and the commit notes its attempt and
+ *   what it did (`notedOutcomes`). A crash between the two leaves the intent, which the next start or owner settles. If the branch
+ *   still is at the version on which the commit was to build, nothing was written and the intent goes. If the version after that
+ *   notes the attempt, its answer is recorded and a retry gets it. Any other retry is refused with `OutcomeUnknown` and not
+ *   applied, such as where another program has committed in between, or where the engine alone makes the commits.
+ * - What does not go through the queue of a branch has no intent: changes of names, tags and branches, and removals of versions. The
+ *   answer is recorded right after the work (`answeredOnce`). A crash between the two leaves no record, and the retry is a new request, which finds
  *   what the first one did: `TableTagAlreadyExists`, `TableNotFound`.
  * - Only successes are recorded. A refusal wrote nothing, so the same request may be tried again under the same key.
  * - Of several requests with one key at once, one works and the others wait for its answer, within their own deadlines.
