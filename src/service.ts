@@ -147,7 +147,7 @@ async function openForwarding(
   if (tokens === undefined) return undefined;
   const hop = new ReplicaHop({
     sign: (principal, audience) => tokens.sign(principal, audience),
-    silentAfterMs: config.maxTimeoutMs + 60_000,
+    clock,
     ca: config.replicaCa === undefined ? undefined : await readCa(config.replicaCa),
   });
   opened.defer(() => hop.close());

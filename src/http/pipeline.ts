@@ -97,6 +97,7 @@ export class RequestPipeline {
     if (this.#isStopping) throw new LancegateError('SlowDown', 'the service is stopping', { retryAfterSeconds: 5 });
     const reservation = this.#shedder.reservationOf(raw);
     const principal = await (reservation?.principal ?? this.#deps.authenticator.authenticate(credentialsIn(raw)));
+    if (principal.vouchedBy !== undefined) context.sayProcessing();
     const input = context.identify(principal);
     const prepared = route.prepare(input);
     this.#requireLength(raw, prepared.body);

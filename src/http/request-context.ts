@@ -13,8 +13,9 @@ import { PacedAnswer } from './body/paced-answer.ts';
 import { RequestBody } from './body/request-body.ts';
 import { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
+import { sayProcessing } from './forwarding/say-processing.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { type ClientAddress, type ClientAddresses, headerText } from './request-head.ts';
+import { type ClientAddress, type ClientAddresses, expectsContinue, headerText } from './request-head.ts';
 import {
   Access,
   type Answer,
@@ -152,6 +153,11 @@ export class RequestContext implements AnswerHead {
       readFilter: this.#deps.readFilter,
       context: this,
     };
+  }
+
+  /** Of a request that another replica has sent on: it must not take a long wait for a lost connection. */
+  sayProcessing(): void {
+    if (expectsContinue(this.raw)) this.atEnd(sayProcessing(this.#reply.raw, this.#deps.clock));
   }
 
   /** Ours only: Fastify adds its own when it sends. */

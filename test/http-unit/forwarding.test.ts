@@ -164,7 +164,7 @@ test('where the owner ends in the middle of a body, nothing was written (P6)', a
 });
 
 test('a body of a known length is whole with its last byte, although its end is not read yet (P6)', async () => {
-  const hop = new ReplicaHop({ sign: async () => 'token', silentAfterMs: 5_000 });
+  const hop = new ReplicaHop({ sign: async () => 'token', clock: systemClock });
   using owner = await brokenOwner((socket, received) => {
     if (received.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
     else if (received.endsWith('whole')) socket.destroy();
@@ -305,7 +305,7 @@ test('a look-up in all replicas does not wait for one that stands still, and has
   const tokens = replicas.tokens('asking');
   const hop = new ReplicaHop({
     sign: (principal, audience) => tokens.sign(principal, audience),
-    silentAfterMs: 60_000,
+    clock: systemClock,
   });
   const others = () => [
     { id: 'silent', address: `http://127.0.0.1:${(silent.address() as AddressInfo).port}` },

@@ -17,16 +17,17 @@ export class Replicas implements AsyncDisposable {
   readonly addresses: Record<string, OtherReplica> = {};
 
   async start(id: string, options: TestOptions = {}): Promise<TestService> {
+    const { clock = systemClock } = options;
     const tokens = this.tokens(id);
     const hop = new ReplicaHop({
       sign: (principal, audience) => tokens.sign(principal, audience),
-      silentAfterMs: 5_000,
+      clock,
     });
     const owners = {
       ownerOf: async () => this.owner[id] ?? self,
     };
     const others = () => Object.values(this.addresses).filter((replica) => replica.id !== id);
-    const forwarding = new Forwarding({ owners, others, hop, clock: systemClock });
+    const forwarding = new Forwarding({ owners, others, hop, clock });
     const service = await startTestService({ ...options, replicaTokens: tokens, forwarding });
     this.#opened.use(service);
     this.addresses[id] = { id, address: service.url };

@@ -147,7 +147,7 @@ describe('TLS', { skip: withoutOpenssl ?? false }, () => {
       const owner = await start(t, { replicaTokens: verifying });
       const hop = new ReplicaHop({
         sign: (principal, audience) => signing.sign(principal, audience),
-        silentAfterMs: 5_000,
+        clock: systemClock,
         ca: await readCa(trusted.path),
       });
       t.after(() => hop.close());

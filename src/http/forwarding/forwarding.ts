@@ -22,8 +22,8 @@ const askAgainAfterMs = 50;
 const lookEveryMs = 1_000;
 /** A look-up needs no answer of a replica that stands still. */
 const lookUpWithinMs = 2_000;
-/** Past the lease of an owner that died, which another replica then claims. */
-const mostAttempts = 200;
+/** The lease of an owner that died is over by then, and another replica claims the table. So it lives, and is not reached from here. */
+const notReachedAfterMs = 6_000;
 
 export class Forwarding {
   readonly #deps: ForwardingDeps;
@@ -42,22 +42,31 @@ export class Forwarding {
   }
 
   /**
-   * The answer of the owner; undefined once that is this replica. An owner that cannot be reached is asked for again, until
-   * another replica has the table or the request's time has run out. Throws as `ReplicaHop.forward`, but for `NotTaken`.
+   * The answer of the owner; undefined once that is this replica. An owner that does not take the request is asked for again, until
+   * another replica has the table or the request's time has run out; `SlowDown` where the same one is the owner past its lease.
+   * Throws as `ReplicaHop.forward`, but for `NotTaken`.
    */
   async forward(request: ForwardedRequest, table: TableRef, first: OtherReplica): Promise<ForwardedAnswer | undefined> {
-    let owner: OtherReplica | undefined = first;
-    for (let attempt = 1; owner !== undefined; attempt++) {
-      try {
-        return await this.#whileAlive(request, owner);
-      } catch (error) {
-        if (!(error instanceof NotTaken)) throw error;
-        if (attempt === mostAttempts) throw unreachable(error);
-      }
+    const { clock } = this.#deps;
+    let owner = first;
+    let sinceMs = clock.nowMs();
+    for (let isRepeated = false; ; isRepeated = true) {
+      const answer = await this.#ask({ ...request, isRepeated }, owner);
+      if (!(answer instanceof NotTaken)) return answer;
       await this.#wait(request.signal);
-      owner = await this.elsewhere(table, request.principal, true);
+      const next = await this.elsewhere(table, request.principal, true);
+      if (next === undefined) return undefined;
+      if (next.id !== owner.id) sinceMs = clock.nowMs();
+      else if (clock.nowMs() - sinceMs >= notReachedAfterMs) throw notReached(answer);
+      owner = next;
     }
-    return undefined;
+  }
+
+  #ask(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer | NotTaken> {
+    return this.#whileAlive(request, owner).catch((error: unknown) => {
+      if (error instanceof NotTaken) return error; // the caller asks again, or refuses the request
+      throw error;
+    });
   }
 
   /** What the other replicas answer to a request with this body, but for those that cannot be reached, or do not answer soon. */
@@ -112,7 +121,7 @@ export class Forwarding {
 const withoutCoding = (rawHeaders: readonly string[]): readonly string[] =>
   rawHeaders.filter((_, at) => !/^content-(encoding|length)$/i.test(rawHeaders[at - (at % 2)]!));
 
-const unreachable = (cause: unknown): LancegateError =>
+const notReached = (cause: unknown): LancegateError =>
   new LancegateError('SlowDown', 'the replica that owns the table cannot be reached; nothing was written', {
     cause,
     retryAfterSeconds: 1,

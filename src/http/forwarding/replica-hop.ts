@@ -5,10 +5,14 @@
  * The body flows from the client to the owner, and neither of the two replicas waits for the whole. It begins to flow when the
  * owner has admitted the request (`100 Continue`). Until then nothing was written, so the request can be sent again, to another
  * owner too. Once the whole body has left, only the owner knows what was written.
+ *
+ * Packets may get lost without a word. So the owner says each second that it has the request (`say-processing.ts`), however long that
+ * takes, and this replica gives up one that it does not hear (docs/adr/0047).
  */
 import { once } from 'node:events';
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest, Agent as TlsAgent } from 'node:https';
+import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { onAbort, type Principal } from '../../kernel/request-scope.ts';
 import type { ForwardedAnswer } from '../route.ts';
@@ -32,6 +36,8 @@ export interface ForwardedRequest {
   /** As it comes over the network; undefined where the request announces none. */
   readonly body: AsyncIterable<Uint8Array> | undefined;
   readonly principal: Principal;
+  /** An owner has not taken it before. Kept connections may lead nowhere by now, so it gets one of its own. */
+  readonly isRepeated?: boolean;
   /** Aborts with a `LancegateError`: `TimedOut`, or another one where the client has left. */
   readonly signal: AbortSignal;
 }
@@ -44,11 +50,19 @@ export class NotTaken extends Error {
 interface HopDeps {
   /** Makes a token by which a replica, the audience, knows the principal. */
   readonly sign: (principal: Principal, audience: string) => Promise<string>;
-  /** Longer than any request may take: an owner that is silent for so long has ended. */
-  readonly silentAfterMs: number;
+  readonly clock: Clock;
   /** Certificates (PEM) that vouch for the other replicas; those that Node trusts if undefined. */
   readonly ca?: string | undefined;
 }
+
+/** An owner that has said nothing for so long has nothing that it could act on, and to ask again costs little. */
+const answersWithinMs = 3_000;
+/** The outcome of what it has is not known without it, so it has longer. */
+const isHeardWithinMs = 10_000;
+/** Past the deadline of a request only a commit that has begun goes on. */
+const commitsWithinMs = 30_000;
+/** Linux probes a connection that has been idle for so long, each second, and ends it after ten lost probes. */
+const probesAfterMs = 1_000;
 
 /** To one replica. Further requests wait for a connection. */
 const maxSockets = 512;
@@ -73,7 +87,7 @@ export class ReplicaHop {
    */
   async forward(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer> {
     const token = await this.#deps.sign(request.principal, owner.id);
-    return new Exchange(this.#open(request, owner, token), request, owner).answer();
+    return new Exchange(this.#open(request, owner, token), request, owner, this.#deps.clock).answer();
   }
 
   close(): void {
@@ -82,21 +96,22 @@ export class ReplicaHop {
   }
 
   #open(request: ForwardedRequest, owner: OtherReplica, token: string): ClientRequest {
-    const { method, target, body } = request;
+    const { method, target, body, isRepeated = false } = request;
     const { isSecure, host, port } = replicaOf(owner.address);
     const send = isSecure ? httpsRequest : httpRequest;
     const agent = isSecure ? this.#agents.https : this.#agents.http;
-    return send({
+    const outgoing = send({
       host,
       port,
       method,
       path: target,
       headers: forwardedHeaders(request, token),
       // Without a body, a kept connection that has just ended looks like an owner that ended at work.
-      agent: body === undefined ? false : agent,
-      timeout: this.#deps.silentAfterMs,
+      agent: body === undefined || isRepeated ? false : agent,
       ...(isSecure && { ca: this.#deps.ca, minVersion: 'TLSv1.2' as const }),
     });
+    outgoing.setSocketKeepAlive(true, probesAfterMs);
+    return outgoing;
   }
 }
 
@@ -109,17 +124,24 @@ class Exchange {
   readonly #request: ForwardedRequest;
   readonly #owner: string;
   readonly #response: Promise<IncomingMessage>;
+  readonly #silence: Timer;
+  readonly #overtime: Timer;
   #taken: Taken = 'nothing';
+  /** The owner was heard to say that it has the request. A proxy between the replicas may swallow that. */
+  #saysProcessing = false;
 
-  constructor(outgoing: ClientRequest, request: ForwardedRequest, owner: OtherReplica) {
+  constructor(outgoing: ClientRequest, request: ForwardedRequest, owner: OtherReplica, clock: Clock) {
     this.#owner = owner.id;
     this.#outgoing = outgoing;
     this.#request = request;
     this.#response = responseTo(outgoing);
+    this.#silence = new Timer(clock, () => outgoing.destroy(new Error('the owner is silent')));
+    this.#overtime = new Timer(clock, () => outgoing.destroy(new Error('the owner did not answer in time')));
   }
 
   async answer(): Promise<ForwardedAnswer> {
     const stopListening = onAbort(this.#request.signal, () => this.#abort());
+    this.#listen();
     try {
       await this.#send();
       const response = await this.#response;
@@ -129,9 +151,27 @@ class Exchange {
       throw this.#failureOf(error);
     } finally {
       stopListening();
+      this.#silence.stop();
+      this.#overtime.stop();
       // A connection on which a part of a request is missing cannot be used again.
       if (!this.#outgoing.writableFinished) this.#outgoing.destroy();
     }
+  }
+
+  /** The wait for a connection, of which there are so many, is no silence of the owner. */
+  #listen(): void {
+    this.#outgoing.once('socket', () => this.#heard());
+    this.#outgoing.once('response', () => this.#heard());
+    this.#outgoing.on('information', ({ statusCode }) => {
+      if (statusCode === 102) this.#saysProcessing = true;
+      this.#heard();
+    });
+  }
+
+  #heard(): void {
+    if (this.#taken === 'nothing') this.#silence.start(answersWithinMs);
+    else if (this.#saysProcessing) this.#silence.start(isHeardWithinMs);
+    else this.#silence.stop();
   }
 
   /** Ends when the whole request has left, or when the owner has answered before. */
@@ -165,15 +205,16 @@ class Exchange {
 
   #taking(taken: Taken): void {
     this.#taken = taken;
+    this.#heard();
   }
 
-  /** Past its deadline a request that the owner has is the owner's to end. */
+  /** Past its deadline a request that the owner has is the owner's to end, for a while. */
   #abort(): void {
     const { signal } = this.#request;
     const reason: unknown = signal.reason;
     const isDeadline = reason instanceof LancegateError && reason.kind === 'TimedOut';
-    if (isDeadline && this.#taken === 'all') return;
-    this.#outgoing.destroy(reason instanceof Error ? reason : undefined);
+    if (isDeadline && this.#taken === 'all') this.#overtime.start(commitsWithinMs);
+    else this.#outgoing.destroy(reason instanceof Error ? reason : undefined);
   }
 
   #failureOf(error: unknown): unknown {
@@ -200,15 +241,41 @@ class Exchange {
   }
 }
 
-/** Rejects where the connection fails first, also after a time without a byte. */
+/** Rejects where the connection fails first. */
 function responseTo(outgoing: ClientRequest): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   outgoing.once('response', resolve);
-  outgoing.once('timeout', () => outgoing.destroy(new Error('the owner has been silent for too long')));
   outgoing.on('error', reject);
   outgoing.once('close', () => reject(new Error('the owner closed the connection')));
   promise.catch(() => undefined); // `answer` waits for it in its turn, and throws it
   return promise;
+}
+
+/**
+ * In two halves: where this process stood still, it looks at its timers before it reads what has arrived. The second half begins then,
+ * and gives the owner the time to be heard.
+ */
+class Timer {
+  readonly #clock: Clock;
+  readonly #run: () => void;
+  #cancel = (): void => undefined;
+
+  constructor(clock: Clock, run: () => void) {
+    this.#clock = clock;
+    this.#run = run;
+  }
+
+  /** Anew, if it runs already. */
+  start(afterMs: number): void {
+    this.stop();
+    this.#cancel = this.#clock.schedule(afterMs / 2, () => {
+      this.#cancel = this.#clock.schedule(afterMs / 2, this.#run);
+    });
+  }
+
+  stop(): void {
+    this.#cancel();
+  }
 }
 
 /** A replica refuses what it does not own, and a token of a key that it has not seen yet: before it reads the body. */

@@ -1,0 +1,19 @@
+import type { ServerResponse } from 'node:http';
+import type { Clock } from '../../kernel/clock.ts';
+
+const sayEveryMs = 1_000;
+
+/**
+ * Says now and each second that the request is here, by the interim answer `102 Processing`, until the answer begins. To a client that
+ * waits for `100 Continue`, and so knows interim answers. Returns what ends it.
+ */
+export function sayProcessing(response: ServerResponse, clock: Clock): () => void {
+  let cancel = (): void => undefined;
+  const say = (): void => {
+    if (response.headersSent) return;
+    response.writeProcessing();
+    cancel = clock.schedule(sayEveryMs, say);
+  };
+  say();
+  return () => cancel();
+}
