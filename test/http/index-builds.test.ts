@@ -72,6 +72,16 @@ describe('a build that takes long', () => {
     });
     return { id: id!, answer };
   }
+  const gauge = async (name: string): Promise<number> => {
+    const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };
+    const shown = await (await fetch(`${service.url}/metrics`, { headers })).text();
+    return Number(
+      shown
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.slice(name.length) ?? 0,
+    );
+  };
   const described = async (id: string) => succeeded(await service.post('/v1/jobs/describe', { job_id: id }));
 
   test('is lost with its process, and nothing else is: the next one is built (P12)', async () => {
@@ -85,12 +95,29 @@ describe('a build that takes long', () => {
     succeeded(await service.post('/v1/table/killed/create_index', { column: 'id', index_type: 'BTREE' }));
   });
 
-  test('is cancelled, and nothing is written', async () => {
+  test('is cancelled, and nothing is written; the log does not say that it took too long', async () => {
+    // Its process is there before it, so that a build that runs is one that the process works on.
+    succeeded(await service.post('/v1/table/cancelled/create_index', { column: 'id', index_type: 'BTREE' }));
     const { id, answer } = await begun('cancelled');
+    await eventually('a process works on it', async () => (await gauge('lancegate_index_builds_running')) === 1);
+    const seen = service.log.length;
     const cancelled = succeeded(await service.post('/v1/jobs/cancel', { job_id: id }));
     assert.equal(cancelled.job_state, 'CANCELLED');
     refused(await answer, 400, 14, /cancelled/);
-    assert.deepEqual(await stored('cancelled'), []);
+    assert.deepEqual(
+      (await stored('cancelled')).map(({ columns }) => columns),
+      [['id']],
+    );
+    assert.equal(await gauge('lancegate_index_builder_ends_total{reason="cancelled"}'), 1);
+    const lines = service.log.slice(seen).map((line) => JSON.parse(line));
+    assert.deepEqual(
+      lines.filter(({ level }) => level === 'warn'),
+      [],
+    );
+    assert.deepEqual(
+      lines.filter(({ message }) => message.startsWith('an index was not built')).map(({ state }) => state),
+      ['CANCELLED'],
+    );
   });
 
   test('is not committed to a table that was dropped meanwhile, and the drop does not wait for it', async () => {
