@@ -5,7 +5,7 @@ import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { isCommit, onNth } from '#test/fixtures/store-proxy.ts';
-import { type Cluster, type Member, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
+import { type Member, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 import { MemberClients, outcomeOfWrite, replyOf } from './nemesis/member-clients.ts';
 
 const [ofTheFirst, ofTheNext] = ['of the first', 'of the next'];
@@ -19,19 +19,13 @@ function holdCommits(member: Member, zombie: Member, began: () => void): void {
   };
 }
 
-const healStores = ({ members }: Cluster): void => {
-  for (const { toStore } of members) toStore!.faults = () => undefined;
-};
-
 describe('an owner that stands still in the middle of a commit', {
   skip: withoutReplicas ?? false,
 }, () => {
   const after = afterSuite();
-  let cluster: Cluster;
   let clients: MemberClients;
   before(async () => {
-    cluster = await startReplicas(after, 2);
-    clients = new MemberClients(cluster);
+    clients = new MemberClients(await startReplicas(after, 2));
   });
 
   /** The owner freezes when its commit has reached the fault; the other one writes; the owner wakes, and its commit goes on. */
@@ -91,7 +85,7 @@ describe('an owner that stands still in the middle of a commit', {
     if (asked === 'another write') await clients.untilAppended(other, table, ofTheNext);
     await clients.untilAnswered(other, table, ofTheFirst, key);
     owner.replica.thaw();
-    healStores(cluster);
+    clients.healStores();
     await first;
     await clients.untilAnswered(other, table, ofTheFirst, key);
     return clients.count(other, table, ofTheFirst);
@@ -121,11 +115,9 @@ describe('an owner that stands still in the middle of a commit', {
 
 describe('an owner that is told to end', { skip: withoutReplicas ?? false }, () => {
   const after = afterSuite();
-  let cluster: Cluster;
   let clients: MemberClients;
   before(async () => {
-    cluster = await startReplicas(after, 2);
-    clients = new MemberClients(cluster);
+    clients = new MemberClients(await startReplicas(after, 2));
   });
 
   /** Its client is told that nobody knows, and the commit arrives when `until` is over. */
@@ -139,7 +131,7 @@ describe('an owner that is told to end', { skip: withoutReplicas ?? false }, () 
   const retry = async (member: Member, last: Member, table: string, key: string, began: () => void) => {
     holdCommits(member, last, began);
     await clients.untilAnswered(member, table, ofTheFirst, key);
-    healStores(cluster);
+    clients.healStores();
     return clients.count(member, table, ofTheFirst);
   };
 

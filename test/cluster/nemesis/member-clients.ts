@@ -74,6 +74,11 @@ export class MemberClients {
     await sent.promise;
   }
 
+  /** From now on every request of the members arrives at the store, and is answered. */
+  healStores(): void {
+    for (const { toStore } of this.#cluster.members) toStore!.faults = () => undefined;
+  }
+
   async #untilDone(member: Member, path: string, body: Uint8Array, key: string): Promise<Reply> {
     return replyOf(
       await this.#until(member, path, body, key, (sent) => typeof sent === 'object' && sent.status === 200),
