@@ -7,10 +7,11 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { type GcsCredentials, gcsAccessIn } from '#src/engine/lance/store/gcs-credentials.ts';
+import { inspect } from 'node:util';
+import type { GcsCredentials } from '#src/engine/lance/store/gcs-credentials.ts';
 import { GcsStore } from '#src/engine/lance/store/gcs-store.ts';
 import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.ts';
-import { StoreOptions } from '#src/engine/lance/store/store-options.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
 import type { Properties } from '#src/kernel/ids.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -56,6 +57,13 @@ const storeOf = async (options: Properties) => (await openStore('gs://tables/roo
 const firstKey = async (options: Properties) => {
   const { store } = await storeOf(options);
   return Array.fromAsync(store.list({ prefix: '' }));
+};
+
+/** An error of the store that shows it nowhere, its causes included. */
+const withoutText = (hidden: string) => (error: unknown) => {
+  assert.ok(error instanceof LancegateError && error.kind === 'StorageUnavailable');
+  assert.ok(!inspect(error, { depth: null, showHidden: true }).includes(hidden));
+  return true;
 };
 
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -144,6 +152,14 @@ test('a token is kept for as long as it lasts, and replaced before it ends', asy
   assert.equal(ending.exchanges.length, 2);
 });
 
+test('an exchange of tokens that is refused shows nothing of what was to be exchanged (P9)', async (t) => {
+  const { url, asked } = await serverOf(t, empty);
+  const { exchanges, options } = await externalAccount(t, url, (_, answer) => json(answer, { error: 'no' }, 400));
+  await assert.rejects(firstKey(options), withoutText('of-the-machine'));
+  assert.ok(exchanges[0]?.body.includes('of-the-machine'));
+  assert.equal(asked.length, 0);
+});
+
 test('a token that outlives the number of a version is refused before it is used (P1)', async (t) => {
   const { url, asked } = await serverOf(t, empty);
   const { options } = await externalAccount(t, url, tokenOf('of-half-a-day', 43_200));
@@ -153,9 +169,8 @@ test('a token that outlives the number of a version is refused before it is used
 });
 
 test('the number of a version stays taken for as long as any token may live (P1)', async () => {
-  const lasting = async (options: Properties) =>
-    (await gcsAccessIn(new StoreOptions(options, /^google_/))).credentials.longestMs;
-  assert.equal(await lasting({ service_account_key: JSON.stringify(serviceAccount) }), 65 * 60_000);
+  const lasting = async (options: Properties) => (await storeOf(options)).store.refusedAfterMs;
+  assert.equal(await lasting({ google_service_account_key: JSON.stringify(serviceAccount) }), 65 * 60_000);
   assert.equal(await lasting({ google_bearer_token: 'of-unknown-age' }), 12 * 3_600_000);
 });
 
@@ -206,6 +221,65 @@ test('a bucket that is not there is named so, also where one object is asked for
   await assert.rejects(store.delete(['a']), missing);
 });
 
+for (const [when, isKept, requests] of [
+  ['after it was carried out', true, ['POST 0', 'GET null']],
+  ['on its way', false, ['POST 0', 'GET null', 'POST 0']],
+] as const) {
+  test(`a conditional write that gets lost ${when} is looked up before it is sent again (P1, P6)`, async (t) => {
+    let kept: Buffer | undefined;
+    const { url, asked } = await serverOf(t, ({ method, body }, answer) => {
+      if (method === 'GET') return void (kept === undefined ? json(answer, {}, 404) : answer.end(kept));
+      const isFirst = asked.length === 1;
+      if (isKept || !isFirst) kept = body;
+      if (isFirst) answer.destroy();
+      else json(answer, {});
+    });
+    assert.equal(
+      await new GcsStore('tables', { url, credentials: token }).putIfAbsent('version', Buffer.from('x')),
+      true,
+    );
+    const conditionOf = (path: string) => new URL(path, url).searchParams.get('ifGenerationMatch');
+    assert.deepEqual(
+      asked.map((each) => `${each.method} ${conditionOf(each.url)}`),
+      requests,
+    );
+  });
+}
+
+for (const status of [408, 409, 429, 500, 503]) {
+  test(`a store that answers ${status} is asked again`, async (t) => {
+    const { url, asked } = await serverOf(t, (_, answer) => json(answer, {}, asked.length === 1 ? status : 200));
+    await new GcsStore('tables', { url, credentials: token }).put('a', Buffer.from('x'));
+    assert.equal(asked.length, 2);
+  });
+}
+
+test('a store that denies access is asked once, and its answer is not taken for an object that is missing', async (t) => {
+  const { url, asked } = await serverOf(t, (_, answer) => json(answer, { error: { message: 'not yours' } }, 403));
+  const store = new GcsStore('tables', { url, credentials: token });
+  await assert.rejects(store.get('a'), { kind: 'StorageUnavailable', message: /denies access/ });
+  assert.equal(asked.length, 1);
+});
+
+test('no request is sent on to another server (P9)', async (t) => {
+  const other = await serverOf(t, empty);
+  const { url } = await serverOf(t, (_, answer) => answer.writeHead(307, { location: other.url }).end());
+  const store = new GcsStore('tables', { url, credentials: token });
+  await assert.rejects(store.put('a', Buffer.from('x')), { kind: 'StorageUnavailable' });
+  assert.equal(other.asked.length, 0);
+});
+
+test('a copy that takes the store several requests is followed to its end', async (t) => {
+  const { url, asked } = await serverOf(t, (_, answer) =>
+    json(answer, asked.length === 1 ? { done: false, rewriteToken: 'so far' } : { done: true }),
+  );
+  await new GcsStore('tables', { url, credentials: token }).copy('a', 'b');
+  assert.deepEqual(
+    asked.map((each) => new URL(each.url, url).searchParams.get('rewriteToken')),
+    [null, 'so far'],
+  );
+});
+
 interface Upload {
   readonly content: Buffer;
   /** The most that the store keeps of each part. */
@@ -248,11 +322,18 @@ test('a large file arrives whole where a store keeps a part of a part, and answe
   assert.deepEqual([...new Set(authorized)], ['POST Bearer t', 'PUT undefined']);
 });
 
-test('an upload to a store that keeps nothing ends', async (t) => {
-  const content = randomBytes(9 * 2 ** 20);
-  const path = join(folderOf(t), 'large');
-  writeFileSync(path, content);
-  const { url } = await serverOf(t, keeping({ content, keepsBytes: 0, losesAnswer: () => false }).answering);
-  const store = new GcsStore('tables', { url, credentials: token });
-  await assert.rejects(store.put('large', { path }), { kind: 'StorageUnavailable' });
-});
+for (const [what, losesAnswer] of [
+  ['that keeps nothing', false],
+  ['whose answers get lost', true],
+] as const) {
+  test(`an upload to a store ${what} ends, and the secret URI of its session is in no error (P9)`, async (t) => {
+    const content = randomBytes(9 * 2 ** 20);
+    const path = join(folderOf(t), 'large');
+    writeFileSync(path, content);
+    const { answering } = keeping({ content, keepsBytes: 0, losesAnswer: () => losesAnswer });
+    const { url, asked } = await serverOf(t, answering);
+    const store = new GcsStore('tables', { url, credentials: token });
+    await assert.rejects(store.put('large', { path }), withoutText('upload_id'));
+    assert.match(asked[1]?.url ?? '', /upload_id=1/);
+  });
+}
