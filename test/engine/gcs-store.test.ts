@@ -1,55 +1,19 @@
 /** What the adapter of Google's store makes of keys, tokens, and a store that fails: on a server of the test that speaks its protocol. */
 import assert from 'node:assert/strict';
 import { generateKeyPairSync, randomBytes, verify } from 'node:crypto';
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { inspect } from 'node:util';
 import type { GcsCredentials } from '#src/engine/lance/store/gcs-credentials.ts';
 import { GcsStore } from '#src/engine/lance/store/gcs-store.ts';
 import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.ts';
-import { LancegateError } from '#src/kernel/errors.ts';
 import type { Properties } from '#src/kernel/ids.ts';
+import { type Answering, answerJson, serverOf } from '#test/fixtures/answering-server.ts';
+import { standStillMs } from '#test/fixtures/standstill.ts';
+import { storeErrorWithout } from '#test/fixtures/store-error.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
-interface Asked {
-  readonly method: string;
-  readonly url: string;
-  readonly headers: IncomingHttpHeaders;
-  readonly body: Buffer;
-}
-
-type Answering = (asked: Asked, answer: ServerResponse) => void;
-
-/** Returns its URL and what it has been asked. */
-async function serverOf(t: TestContext, answering: Answering): Promise<{ url: string; asked: Asked[] }> {
-  const asked: Asked[] = [];
-  const serve = async (incoming: IncomingMessage, answer: ServerResponse): Promise<void> => {
-    const { method = '', url = '', headers } = incoming;
-    const request = { method, url, headers, body: Buffer.concat(await incoming.toArray()) };
-    asked.push(request);
-    answering(request, answer);
-  };
-  const server = createServer((incoming, answer) => {
-    serve(incoming, answer).catch(() => incoming.socket.destroy());
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.after(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
-}
-
-const json = (answer: ServerResponse, value: unknown, status = 200): void => {
-  answer.writeHead(status, { 'content-type': 'application/json' });
-  answer.end(JSON.stringify(value));
-};
-const empty: Answering = (_, answer) => json(answer, {});
+const empty: Answering = (_, answer) => answerJson(answer, {});
 const never: Answering = () => undefined;
 const folderOf = (t: TestContext) => temporaryFolder((clean) => t.after(clean));
 const token: GcsCredentials = { longestMs: 1, headers: async () => new Headers({ authorization: 'Bearer t' }) };
@@ -57,13 +21,6 @@ const storeOf = async (options: Properties) => (await openStore('gs://tables/roo
 const firstKey = async (options: Properties) => {
   const { store } = await storeOf(options);
   return Array.fromAsync(store.list({ prefix: '' }));
-};
-
-/** An error of the store that shows it nowhere, its causes included. */
-const withoutText = (hidden: string) => (error: unknown) => {
-  assert.ok(error instanceof LancegateError && error.kind === 'StorageUnavailable');
-  assert.ok(!inspect(error, { depth: null, showHidden: true }).includes(hidden));
-  return true;
 };
 
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
@@ -137,7 +94,7 @@ async function externalAccount(t: TestContext, store: string, exchange: Answerin
 
 const tokenOf = (token: string, seconds: number): Answering => {
   const issued = { issued_token_type: 'urn:ietf:params:oauth:token-type:access_token', token_type: 'Bearer' };
-  return (_, answer) => json(answer, { ...issued, access_token: token, expires_in: seconds });
+  return (_, answer) => answerJson(answer, { ...issued, access_token: token, expires_in: seconds });
 };
 
 test('a token is kept for as long as it lasts, and replaced before it ends', async (t) => {
@@ -154,8 +111,8 @@ test('a token is kept for as long as it lasts, and replaced before it ends', asy
 
 test('an exchange of tokens that is refused shows nothing of what was to be exchanged (P9)', async (t) => {
   const { url, asked } = await serverOf(t, empty);
-  const { exchanges, options } = await externalAccount(t, url, (_, answer) => json(answer, { error: 'no' }, 400));
-  await assert.rejects(firstKey(options), withoutText('of-the-machine'));
+  const { exchanges, options } = await externalAccount(t, url, (_, answer) => answerJson(answer, { error: 'no' }, 400));
+  await assert.rejects(firstKey(options), storeErrorWithout('of-the-machine'));
   assert.ok(exchanges[0]?.body.includes('of-the-machine'));
   assert.equal(asked.length, 0);
 });
@@ -193,7 +150,7 @@ test('a process that stood still while it waited for a token sends nothing of wh
   const credentials: GcsCredentials = {
     longestMs: 1,
     headers: async () => {
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60);
+      standStillMs(60);
       return token.headers();
     },
   };
@@ -213,7 +170,7 @@ test('a Google store that lets several programs make the same object is refused 
 
 test('a bucket that is not there is named so, also where one object is asked for', async (t) => {
   const { url } = await serverOf(t, (_, answer) =>
-    json(answer, { error: { message: 'The specified bucket does not exist.' } }, 404),
+    answerJson(answer, { error: { message: 'The specified bucket does not exist.' } }, 404),
   );
   const store = new GcsStore('tables', { url, credentials: token });
   const missing = { kind: 'StorageUnavailable', message: /no such bucket/ };
@@ -228,11 +185,11 @@ for (const [when, isKept, requests] of [
   test(`a conditional write that gets lost ${when} is looked up before it is sent again (P1, P6)`, async (t) => {
     let kept: Buffer | undefined;
     const { url, asked } = await serverOf(t, ({ method, body }, answer) => {
-      if (method === 'GET') return void (kept === undefined ? json(answer, {}, 404) : answer.end(kept));
+      if (method === 'GET') return void (kept === undefined ? answerJson(answer, {}, 404) : answer.end(kept));
       const isFirst = asked.length === 1;
       if (isKept || !isFirst) kept = body;
       if (isFirst) answer.destroy();
-      else json(answer, {});
+      else answerJson(answer, {});
     });
     assert.equal(
       await new GcsStore('tables', { url, credentials: token }).putIfAbsent('version', Buffer.from('x')),
@@ -248,14 +205,14 @@ for (const [when, isKept, requests] of [
 
 for (const status of [408, 409, 429, 500, 503]) {
   test(`a store that answers ${status} is asked again`, async (t) => {
-    const { url, asked } = await serverOf(t, (_, answer) => json(answer, {}, asked.length === 1 ? status : 200));
+    const { url, asked } = await serverOf(t, (_, answer) => answerJson(answer, {}, asked.length === 1 ? status : 200));
     await new GcsStore('tables', { url, credentials: token }).put('a', Buffer.from('x'));
     assert.equal(asked.length, 2);
   });
 }
 
 test('a store that denies access is asked once, and its answer is not taken for an object that is missing', async (t) => {
-  const { url, asked } = await serverOf(t, (_, answer) => json(answer, { error: { message: 'not yours' } }, 403));
+  const { url, asked } = await serverOf(t, (_, answer) => answerJson(answer, { error: { message: 'not yours' } }, 403));
   const store = new GcsStore('tables', { url, credentials: token });
   await assert.rejects(store.get('a'), { kind: 'StorageUnavailable', message: /denies access/ });
   assert.equal(asked.length, 1);
@@ -271,7 +228,7 @@ test('no request is sent on to another server (P9)', async (t) => {
 
 test('a copy that takes the store several requests is followed to its end', async (t) => {
   const { url, asked } = await serverOf(t, (_, answer) =>
-    json(answer, asked.length === 1 ? { done: false, rewriteToken: 'so far' } : { done: true }),
+    answerJson(answer, asked.length === 1 ? { done: false, rewriteToken: 'so far' } : { done: true }),
   );
   await new GcsStore('tables', { url, credentials: token }).copy('a', 'b');
   assert.deepEqual(
@@ -333,7 +290,7 @@ for (const [what, losesAnswer] of [
     const { answering } = keeping({ content, keepsBytes: 0, losesAnswer: () => losesAnswer });
     const { url, asked } = await serverOf(t, answering);
     const store = new GcsStore('tables', { url, credentials: token });
-    await assert.rejects(store.put('large', { path }), withoutText('upload_id'));
+    await assert.rejects(store.put('large', { path }), storeErrorWithout('upload_id'));
     assert.match(asked[1]?.url ?? '', /upload_id=1/);
   });
 }

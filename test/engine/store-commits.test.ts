@@ -15,7 +15,7 @@ import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { isCommit, onNth, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
-import { google, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
+import { azure, google, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
@@ -43,7 +43,7 @@ interface Opened {
   reopen(): Promise<Dataset>;
 }
 
-for (const { name, without, start } of [s3, google]) {
+for (const { name, without, start } of [s3, azure, google]) {
   describe(`a commit to ${name}`, { skip: without ?? false }, () =>
     commitsTo(without === undefined ? start : undefined),
   );
