@@ -5,6 +5,7 @@ import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.
 import { UploadBudget } from '#src/engine/lance/store/upload-budget.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { objectStoreContract } from '#test/contract/object-store.ts';
+import { startAzureEmulator, withoutAzureEmulator } from '#test/fixtures/azure-emulator.ts';
 import { FolderStore } from '#test/fixtures/folder-store.ts';
 import { azure, google, s3 } from '#test/fixtures/stores-under-test.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -23,6 +24,12 @@ for (const { name, without, start } of [s3, azure, google]) {
   const opened = (await openStore(newRoot(), storageOptions)) ?? assert.fail();
   after(() => opened.store.close());
   objectStoreContract(name, () => opened.store);
+}
+
+if (withoutAzureEmulator === undefined) {
+  const { newRoot, optionsWithToken } = await startAzureEmulator(after);
+  const opened = (await openStore(newRoot(), optionsWithToken)) ?? assert.fail();
+  objectStoreContract("Azure's emulator, with a SAS token", () => opened.store);
 }
 
 const key = 'version';

@@ -4,7 +4,7 @@
  *
  * **A number that was taken stays taken** for as long as a write may be on its way that another process has begun before: after that it
  * would make a version in the past, and call it committed. The store refuses requests that arrive late, so a manifest is old enough by
- * the clock of the store (`numberTakenMs`) when none can be on its way (docs/adr/0037, docs/adr/0042).
+ * the clock of the store (`numberTakenMs`) when none can be on its way (docs/adr/0037, docs/adr/0048).
  */
 import { basename } from 'node:path';
 import { versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
@@ -19,9 +19,11 @@ import { isOfCommits, orphanAfterMs } from './orphan-files.ts';
 import { isWithin } from './prune-versions.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
 
+/** A conditional write is sent again for a minute (`putUntilKnown`), and clocks differ. */
+const roomMs = 5 * 60_000;
 /** After its commit, whatever the retention is: after a last look a process may begin a write, which may then take its time. */
 export const numberTakenMs = ({ refusedAfterMs }: Pick<ObjectStore, 'refusedAfterMs'>): number =>
-  knownForMs + refusedAfterMs;
+  knownForMs + roomMs + refusedAfterMs;
 /** Listing all files of a large branch takes many requests. */
 const betweenOrphanSearchesMs = 24 * 3_600_000;
 const requestsAtOnce = 32;

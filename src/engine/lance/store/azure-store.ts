@@ -2,8 +2,12 @@ import { stat } from 'node:fs/promises';
 import {
   AnonymousCredential,
   type BlobItem,
+  BlobSASPermissions,
   BlobServiceClient,
+  BlockBlobClient,
   type ContainerClient,
+  generateBlobSASQueryParameters,
+  newPipeline,
   RestError,
   StorageSharedKeyCredential,
 } from '@azure/storage-blob';
@@ -11,8 +15,13 @@ import { storageUnavailable } from '../../../kernel/errors.ts';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
 import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
 import type { StoreOptions } from './store-options.ts';
+import { StoreUnusable } from './store-unusable.ts';
 import { UploadBudget } from './upload-budget.ts';
 
+/** Of the signature of one conditional write. */
+const signatureLifeMs = 15 * 60_000;
+/** Azure's own limit for tokens that no account key has signed. */
+const longestTokenLifeMs = 7 * 24 * 3_600_000;
 const mostTries = 4;
 /** For one attempt at one request, of which the largest has a block. */
 const tryTimeoutMs = 15_000;
@@ -23,16 +32,17 @@ const deletionsAtOnce = 16;
 
 /** A container of Azure's blobs, by the vendor's library. It takes an account key or a SAS token. */
 export class AzureStore implements ObjectStore {
-  /** By the date that a request is signed with. */
-  readonly refusedAfterMs = 15 * 60_000;
+  readonly refusedAfterMs: number;
   readonly #container: ContainerClient;
+  readonly #account: AzureAccount;
   /** For requests whose refusal has to be distinguished from that of a repeated one. */
-  readonly #once: ContainerClient;
+  readonly #once = newPipeline(new AnonymousCredential(), triesOf(1));
   readonly #uploads = new UploadBudget();
 
   constructor(container: string, account: AzureAccount) {
-    this.#container = clientOf(account, mostTries).getContainerClient(container);
-    this.#once = clientOf(account, 1).getContainerClient(container);
+    this.#account = account;
+    this.refusedAfterMs = account.signer === undefined ? longestTokenLifeMs : signatureLifeMs;
+    this.#container = clientOf(account).getContainerClient(container);
   }
 
   putIfAbsent(key: string, content: Uint8Array): Promise<boolean> {
@@ -41,7 +51,7 @@ export class AzureStore implements ObjectStore {
 
   async #putOnce(key: string, content: Uint8Array): Promise<PutOutcome> {
     try {
-      const blob = this.#once.getBlockBlobClient(key);
+      const blob = new BlockBlobClient(this.#urlOfOneWrite(key), this.#once);
       await blob.upload(Buffer.from(content), content.length, { conditions: { ifNoneMatch: '*' } });
       return 'made';
     } catch (error) {
@@ -50,6 +60,17 @@ export class AzureStore implements ObjectStore {
       if (status === undefined || status >= 500 || ambiguousStatus.has(status)) return 'unclear';
       throw failed(error);
     }
+  }
+
+  /** Signed before anything is awaited: Azure looks at the end of this signature, and not at when the request was sent. */
+  #urlOfOneWrite(blobName: string): string {
+    const { url } = this.#container.getBlobClient(blobName);
+    const { signer } = this.#account;
+    if (signer === undefined) return url; // with the token of the options
+    const { containerName } = this.#container;
+    const permissions = BlobSASPermissions.parse('cw');
+    const expiresOn = new Date(Date.now() + signatureLifeMs);
+    return `${url}?${generateBlobSASQueryParameters({ containerName, blobName, permissions, expiresOn }, signer)}`;
   }
 
   async put(key: string, content: Content): Promise<void> {
@@ -125,27 +146,40 @@ const storedObject = ({ name: key, properties }: BlobItem): StoredObject => {
 const ambiguousStatus: ReadonlySet<number> = new Set([408, 409, 429]);
 
 interface AzureAccount {
+  /** With a SAS token, if there is no account key. */
   readonly url: string;
-  readonly name: string;
-  readonly key: string | undefined;
-  readonly sasToken: string | undefined;
+  readonly signer: StorageSharedKeyCredential | undefined;
 }
 
-/** undefined without an account key or a SAS token: then only the engine can reach the store. */
-export function azureAccountIn(options: StoreOptions): AzureAccount | undefined {
+/**
+ * undefined without an account key or a SAS token: then only the engine can reach the store. Throws `StoreUnusable` for a token that
+ * does not end soon enough.
+ */
+export function azureAccountIn(options: StoreOptions, nowMs: number): AzureAccount | undefined {
   const name = options.of('account_name');
   const key = options.of('account_key', 'access_key', 'master_key');
-  const sasToken = options.of('sas_token', 'sas_key');
-  if (name === undefined || (key === undefined && sasToken === undefined)) return undefined;
+  const token = options.of('sas_token', 'sas_key')?.replace(/^\?/, '');
+  if (name === undefined) return undefined;
   const url = options.of('endpoint') ?? `https://${name}.blob.core.windows.net`;
-  return { url, name, key, sasToken };
+  if (key !== undefined) return { url, signer: new StorageSharedKeyCredential(name, key) };
+  if (token === undefined) return undefined;
+  requireEnd(token, nowMs);
+  return { url: `${url}?${token}`, signer: undefined };
 }
 
-function clientOf({ url, name, key, sasToken }: AzureAccount, maxTries: number): BlobServiceClient {
-  const credential = key === undefined ? new AnonymousCredential() : new StorageSharedKeyCredential(name, key);
-  const signed = key === undefined && sasToken !== undefined ? `${url}?${sasToken.replace(/^\?/, '')}` : url;
-  return new BlobServiceClient(signed, credential, { retryOptions: { maxTries, tryTimeoutInMs: tryTimeoutMs } });
+/** Old versions are kept for as long as a token may live (`refusedAfterMs`): nothing else bounds how late a write is carried out. */
+function requireEnd(token: string, nowMs: number): void {
+  const endMs = Date.parse(new URLSearchParams(token).get('se') ?? '');
+  if (endMs - nowMs <= longestTokenLifeMs) return;
+  throw new StoreUnusable(
+    'the SAS token of Azure has to name its end (se), a week ahead at most; an account key has no such bound',
+  );
 }
+
+const triesOf = (maxTries: number) => ({ retryOptions: { maxTries, tryTimeoutInMs: tryTimeoutMs } });
+
+const clientOf = ({ url, signer }: AzureAccount): BlobServiceClient =>
+  new BlobServiceClient(url, signer ?? new AnonymousCredential(), triesOf(mostTries));
 
 function failed(cause: unknown): Error {
   const status = cause instanceof RestError ? cause.statusCode : undefined;

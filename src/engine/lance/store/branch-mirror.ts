@@ -30,7 +30,7 @@ import type { ObjectStore, StoredObject } from './object-store.ts';
  * A version stays on the store for longer (`numberTakenMs` of `prune-store.ts`), so the number after one that was seen within this time
  * is free only if no one has taken it.
  */
-export const knownForMs = 15 * 60_000;
+export const knownForMs = 10 * 60_000;
 
 /** Commits of others are followed through so many versions (`transactionsBetween`). */
 const mostVersions = 64;

@@ -1,6 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { ObjectStore } from './object-store.ts';
+import { stopwatch } from './standstill.ts';
 
 /** `unclear`: no answer, or one that does not say whether the object was made. */
 export type PutOutcome = 'made' | 'taken' | 'unclear';
@@ -20,8 +21,8 @@ export async function putUntilKnown(
   content: Uint8Array,
   putOnce: () => Promise<PutOutcome>,
 ): Promise<boolean> {
-  const endMs = performance.now() + longestMs;
-  for (let attempt = 0; attempt < mostAttempts && performance.now() < endMs; attempt++) {
+  const elapsedMs = stopwatch();
+  for (let attempt = 0; attempt < mostAttempts && elapsedMs() < longestMs; attempt++) {
     if (attempt > 0) await setTimeout(firstPauseMs * 2 ** attempt);
     const outcome = await putOnce().catch((error: unknown) => {
       throw attempt === 0 ? error : unknown(error);

@@ -1,6 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import type { GcsCredentials } from './gcs-credentials.ts';
+import { mustBeSignedWithin, NothingSent } from './standstill.ts';
 import { StoreUnusable } from './store-unusable.ts';
 
 /** For one attempt at one request, of which the largest has a part. */
@@ -23,9 +24,6 @@ export interface GcsAnswer {
   readonly headers: Headers;
   readonly body: Buffer;
 }
-
-/** Nothing was sent: there are no credentials, or they came too late. */
-class NothingSent extends Error {}
 
 /** What the store said instead of what it was asked for. */
 class Refused extends Error {
@@ -81,12 +79,11 @@ export class GcsClient {
   }
 
   async #attempt({ method, url, headers, body, isUrlSecret = false }: GcsRequest): Promise<GcsAnswer> {
-    const endMs = performance.now() + this.#timeoutMs;
+    const requireInTime = mustBeSignedWithin(this.#timeoutMs);
     const signal = AbortSignal.timeout(this.#timeoutMs);
     const all = isUrlSecret ? new Headers() : await this.#authorized(signal);
     for (const [name, value] of Object.entries(headers ?? {})) all.set(name, value);
-    // A process that was stopped in the meantime sends nothing that it had decided before.
-    if (performance.now() >= endMs) throw new NothingSent('the credentials came too late');
+    requireInTime();
     // `manual`: a part that has arrived is answered as a redirect, and no other is followed.
     const answer = await fetch(url, {
       method,

@@ -31,8 +31,8 @@ export interface ListRequest {
 
 export interface ObjectStore {
   /**
-   * The store refuses a request that arrives later than this after it was made ready to be sent. So long the number of a version stays
-   * taken.
+   * The store refuses a conditional write that arrives later than this after its sending began, also if this process stood still
+   * meanwhile. So long the number of a version stays taken.
    */
   readonly refusedAfterMs: number;
   /**

@@ -29,7 +29,7 @@ async function storeOf(scheme: string, bucket: string, options: Properties): Pro
     }
     case 'az': {
       const { AzureStore, azureAccountIn } = await import('./azure-store.ts');
-      const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/));
+      const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/), Date.now());
       return account && new AzureStore(bucket, account);
     }
     case 'gs': {

@@ -14,6 +14,7 @@ import { Upload } from '@aws-sdk/lib-storage';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
 import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
+import { mustBeSignedWithin, NothingSent } from './standstill.ts';
 import type { StoreOptions } from './store-options.ts';
 import { UploadBudget } from './upload-budget.ts';
 
@@ -36,10 +37,12 @@ export class S3Store implements ObjectStore {
   readonly #client: S3Client;
   /** For requests whose refusal has to be distinguished from that of a repeated one. */
   readonly #once: S3Client;
+  readonly #timeoutMs: number;
   readonly #uploads = new UploadBudget();
 
-  constructor(bucket: string, options: StoreOptions) {
+  constructor(bucket: string, options: StoreOptions, timeoutMs = requestTimeoutMs) {
     this.#bucket = bucket;
+    this.#timeoutMs = timeoutMs;
     this.#client = new S3Client({ ...configOf(options), maxAttempts: mostAttempts });
     this.#once = new S3Client({ ...configOf(options), maxAttempts: 1 });
   }
@@ -49,10 +52,20 @@ export class S3Store implements ObjectStore {
   }
 
   async #putOnce(key: string, content: Uint8Array): Promise<PutOutcome> {
+    const requireInTime = mustBeSignedWithin(this.#timeoutMs);
+    const command = new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: content, IfNoneMatch: '*' });
+    command.middlewareStack.add(
+      (next) => (signed) => {
+        requireInTime();
+        return next(signed);
+      },
+      { step: 'finalizeRequest', priority: 'low' },
+    );
     try {
-      await this.#once.send(new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: content, IfNoneMatch: '*' }));
+      await this.#once.send(command);
       return 'made';
     } catch (error) {
+      if (error instanceof NothingSent) throw failed(error);
       const status = statusOf(error);
       if (status === 412) return 'taken';
       if (status === undefined || status >= 500 || ambiguousStatus.has(status)) return 'unclear';
