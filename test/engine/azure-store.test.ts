@@ -1,16 +1,18 @@
 /** What the adapter of Azure's store makes of keys, SAS tokens and lost answers: on a server of the test. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { AzureStore, azureAccountIn } from '#src/engine/lance/store/azure-store.ts';
 import { StoreOptions } from '#src/engine/lance/store/store-options.ts';
 import { serverOf } from '#test/fixtures/answering-server.ts';
+import { isOpen } from '#test/fixtures/open-files.ts';
 import { standStillMs } from '#test/fixtures/standstill.ts';
 import { storeErrorWithout } from '#test/fixtures/store-error.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { eventually } from '#test/http/eventually.ts';
 
 const key = Buffer.from('a key of the account').toString('base64');
 const content = Buffer.from('x');
@@ -100,8 +102,9 @@ for (const [when, isKept, requests] of [
 const largeFile = (t: TestContext, bytes: number) => {
   const folder = temporaryFolder((clean) => t.after(clean));
   const path = join(folder, 'large');
-  writeFileSync(path, randomBytes(bytes));
-  return path;
+  const large = randomBytes(bytes);
+  writeFileSync(path, large);
+  return { path, large };
 };
 
 for (const [what, options, secret] of [
@@ -119,7 +122,7 @@ for (const [what, options, secret] of [
         setImmediate(() => answer.destroy());
       });
       const store = storeAt(url, options);
-      const path = largeFile(t, 9 * 2 ** 20);
+      const { path } = largeFile(t, 9 * 2 ** 20);
       for (const act of [
         () => store.get('a'),
         () => store.put('a', content),
@@ -133,3 +136,33 @@ for (const [what, options, secret] of [
     });
   }
 }
+
+test('the parts of a large file are sent by themselves, and nothing is made where one is refused (P1)', async (t) => {
+  const { path, large } = largeFile(t, 20 * 2 ** 20);
+  let isRefusing = false;
+  const { url, asked } = await serverOf(t, ({ url: asked }, answer) => {
+    if (isRefusing && /comp=block&/.test(asked)) return refuse(answer, 403, 'AuthenticationFailed');
+    answer.writeHead(201).end();
+  });
+  const store = storeAt(url, withKey);
+  await store.put('large', { path });
+  const blocks = asked.filter(({ url }) => /comp=block(&|$)/.test(url));
+  assert.deepEqual(
+    blocks.map(({ body }) => body.length).sort((a, b) => b - a),
+    [2 ** 23, 2 ** 23, 2 ** 22],
+  );
+  const lists = () => asked.filter(({ url }) => /comp=blocklist/.test(url));
+  const named = [
+    ...(lists()[0]
+      ?.body.toString()
+      .matchAll(/<Latest>([^<]+)</g) ?? []),
+  ].map(([, id]) => id);
+  const bodyOf = new Map(blocks.map((each) => [new URL(each.url, url).searchParams.get('blockid'), each.body]));
+  assert.ok(Buffer.concat(named.map((id) => bodyOf.get(id ?? '') ?? assert.fail())).equals(large));
+  isRefusing = true;
+  await assert.rejects(store.put('large', { path }), { kind: 'StorageUnavailable' });
+  assert.equal(lists().length, 1);
+  await eventually('the file is closed', () => !isOpen(path));
+  rmSync(path);
+  await store.put('small', content); // whatever still looked for the file would fail meanwhile, and this process with it
+});

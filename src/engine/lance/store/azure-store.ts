@@ -1,4 +1,5 @@
-import { stat } from 'node:fs/promises';
+import { createReadStream } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
 import {
   AnonymousCredential,
   type BlobItem,
@@ -74,15 +75,26 @@ export class AzureStore implements ObjectStore {
   }
 
   async put(key: string, content: Content): Promise<void> {
-    const blob = this.#container.getBlockBlobClient(key);
-    if (content instanceof Uint8Array) {
-      await blob.upload(Buffer.from(content), content.length).catch(rethrow);
-      return;
-    }
+    if (content instanceof Uint8Array) return this.#put(key, content);
     const { path } = content;
-    const blocks = { blockSize: blockBytes, maxSingleShotSize: blockBytes, concurrency: blocksAtOnce };
-    const bytes = Math.min((await stat(path)).size, blockBytes * blocksAtOnce);
-    await this.#uploads.use(bytes, () => blob.uploadFile(path, blocks)).catch(rethrow);
+    const { size } = await stat(path);
+    if (size <= blockBytes) return this.#uploads.use(size, async () => this.#put(key, await readFile(path)));
+    // One more is being filled.
+    await this.#uploads.use(blockBytes * (blocksAtOnce + 1), () => this.#putInBlocks(key, path));
+  }
+
+  async #put(key: string, content: Uint8Array): Promise<void> {
+    await this.#container.getBlockBlobClient(key).upload(Buffer.from(content), content.length).catch(rethrow);
+  }
+
+  /** `uploadFile` of the library would open the file for each block, also after another one has failed and the file is gone. */
+  async #putInBlocks(key: string, path: string): Promise<void> {
+    const file = createReadStream(path);
+    try {
+      await this.#container.getBlockBlobClient(key).uploadStream(file, blockBytes, blocksAtOnce).catch(rethrow);
+    } finally {
+      file.destroy();
+    }
   }
 
   async get(key: string, range?: ByteRange): Promise<Buffer | undefined> {
