@@ -87,7 +87,7 @@ export class AzureStore implements ObjectStore {
     await this.#container.getBlockBlobClient(key).upload(Buffer.from(content), content.length).catch(rethrow);
   }
 
-  /** `uploadFile` of the library would open the file for each block, also after another one has failed and the file is gone. */
+  /** As a stream: the library would open a file that it is named for each block, also when another one has failed and it is gone. */
   async #putInBlocks(key: string, path: string): Promise<void> {
     const file = createReadStream(path);
     try {
