@@ -5,9 +5,7 @@ import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { fenceProperty } from '#src/engine/port/change.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
-import type { PlannedVersion } from '#src/engine/port/engine.ts';
 import type { LiveRows, RowAddress } from '#src/engine/port/row-address.ts';
-import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
@@ -187,35 +185,6 @@ async function commitsTo(start: StoreUnderTest['start'] | undefined): Promise<vo
     assert.deepEqual([recovered.version, recovered.kept], [2, []]);
     const now = await next.open({ location });
     assert.equal((await now.transactionOf(2))?.properties[fenceProperty], 'true');
-  });
-
-  test('is announced before its number is taken, again for each number, and can be stopped (P1, P6)', async (t) => {
-    const { proxy, root, storageOptions, reopen } = await opened(t);
-    const announced: PlannedVersion[] = [];
-    let refusal: Error | undefined;
-    const beforeVersion = async (planned: PlannedVersion) => {
-      announced.push(planned);
-      if (refusal !== undefined) throw refusal;
-    };
-    const engine = await engineOn(t, root, proxy.storageOptions, beforeVersion);
-    t.after(() => void engine.close());
-    const dataset = await engine.open({ location });
-    await dataset.refresh('to write');
-    const tracked = dataset.liveRows() ?? assert.fail();
-    tracked.advance(1);
-    const external = await (await engineOn(t, root, storageOptions)).open({ location });
-    await external.commitManifest({ kind: 'schema metadata', metadata: { of: 'another program' } });
-    const made = await dataset.replaceRows(tracked, [row(0)], rows(9));
-    assert.equal(typeof made === 'object' && made.version, 3);
-    assert.deepEqual(
-      announced.map(({ version, branch }) => ({ version, branch })),
-      [2, 3].map((version) => ({ version, branch: undefined })),
-    );
-    assert.equal((await dataset.transactionOf(3))?.id, announced[1]?.transactionId);
-    refusal = new LancegateError('SlowDown', 'another replica owns the table', { retryAfterSeconds: 1 });
-    await assert.rejects(dataset.replaceRows(tracked, [row(1)], rows(8)), { kind: 'SlowDown' });
-    const other = await reopen();
-    assert.deepEqual([await other.version(), await idsOf(other)], [3, [2, 3, 9]]);
   });
 
   test('is not made after one of another program that changed rows, and the next look sees that one (P2)', async (t) => {

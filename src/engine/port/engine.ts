@@ -28,21 +28,6 @@ export interface ResolvedLocation {
   readonly spelling: Spelling;
 }
 
-/** A version that is about to be made, by a call that fails if another program has made it. */
-export interface PlannedVersion {
-  readonly location: Location;
-  readonly branch: BranchName | undefined;
-  readonly version: number;
-  /** The same as `History.transactionOf` says of it. */
-  readonly transactionId: string;
-}
-
-/**
- * On object stores the engine waits for it before each version, also if the number has changed, while the files of the version are
- * uploaded. What it throws stops the commit, and nothing is written.
- */
-export type BeforeVersion = (planned: PlannedVersion) => Promise<void>;
-
 /** Where datasets are: under one root. */
 export interface Locations {
   /** undefined on object stores. */

@@ -10,7 +10,6 @@ import {
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import type {
-  BeforeVersion,
   ClonedVersion,
   Engine,
   OpenRequest,
@@ -63,7 +62,6 @@ export interface LanceEngineOptions extends CacheLimits, ProcessPools {
   readonly scratchFolder: string;
   /** A folder on a file system in memory; a few MB at most are there. */
   readonly memoryFolder?: string | undefined;
-  readonly beforeVersion?: BeforeVersion | undefined;
   /** The object store of the root. Without it the engine makes all commits there: a reader has no need of it. */
   readonly store?: StorePlace | undefined;
   /** Only tests bring their own. */
@@ -120,7 +118,7 @@ export class LanceEngine implements Engine {
     const within = stagingFolder(folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
     const durability = mirror === undefined ? new Durability(this.#fileSync, at, 0) : undefined;
-    const commits = mirror === undefined ? new FolderCommits(folder) : this.#storeCommits({ location }, mirror);
+    const commits = mirror === undefined ? new FolderCommits(folder) : new StoreCommits(mirror);
     const connection = await this.#connect(within);
     const stagedName = randomUUID();
     return new LocalNewTable({ connection, storageOptions, folder, stagedName, commits, durability, fresh });
@@ -300,7 +298,7 @@ export class LanceEngine implements Engine {
     const isMirrored = by instanceof BranchMirror;
     const folder = isMirrored ? by.folder : branchFolder(this.#root.pathOf(location), branch);
     const commits = isMirrored
-      ? this.#storeCommits({ location, branch }, by)
+      ? new StoreCommits(by)
       : new FolderCommits(folder, this.#files, (paths) => by.beginSync(paths));
     const versionsFolder = join(folder, '_versions');
     const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
@@ -324,11 +322,6 @@ export class LanceEngine implements Engine {
       preparation: { folder, staging, buildInProcess, ...parts },
       indexChoice: new IndexChoice(versionsFolder),
     };
-  }
-
-  #storeCommits({ location, branch }: OpenRequest, mirror: BranchMirror): StoreCommits {
-    const { beforeVersion } = this.#options;
-    return new StoreCommits(mirror, beforeVersion && ((planned) => beforeVersion({ location, branch, ...planned })));
   }
 
   readonly #forgetShadows = (folder: string): void => this.#shadowFolders.forgetBelow(folder);

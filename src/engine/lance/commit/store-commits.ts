@@ -4,14 +4,10 @@ import { isOutcomeUnknown } from '../../../kernel/errors.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import type { PlannedVersion } from '../../port/engine.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import type { BranchCommits, PlacedRows, VersionTurn } from './branch-commits.ts';
 import type { StagedRows } from './staging.ts';
 import { inFolder, type NewFile, removeFiles, writeFiles } from './version-commit.ts';
-
-/** As `BeforeVersion`, of one branch. */
-export type BeforeStoredVersion = (planned: Pick<PlannedVersion, 'version' | 'transactionId'>) => Promise<void>;
 
 /**
  * On an object store, in two rounds of requests: all files that the version names, then its manifest, by a write that fails if there is
@@ -19,11 +15,9 @@ export type BeforeStoredVersion = (planned: Pick<PlannedVersion, 'version' | 'tr
  */
 export class StoreCommits implements BranchCommits {
   readonly #mirror: BranchMirror;
-  readonly #before: BeforeStoredVersion;
 
-  constructor(mirror: BranchMirror, before: BeforeStoredVersion = async () => undefined) {
+  constructor(mirror: BranchMirror) {
     this.#mirror = mirror;
-    this.#before = before;
   }
 
   get uri(): string {
@@ -58,12 +52,11 @@ export class StoreCommits implements BranchCommits {
     const { version, transaction, transactionFile, isRecorded = false } = next;
     const name = nextManifestName(after, version);
     const recorded = join('_transactions', transactionFile);
-    const transactionId = transactionFile.slice(String(version - 1).length + 1, -'.txn'.length);
-    const numbering = this.#mayTakeNumber({ version, transactionId }, turn);
-    numbering.catch(() => undefined); // it is awaited once the files are there
+    const turned = turn?.isNext();
+    turned?.catch(() => undefined); // it is awaited once the files are there
     await Promise.all([files, isRecorded ? undefined : this.#put(recorded, transaction)]);
     turn?.planned();
-    if (!(await numbering)) {
+    if ((await turned) === false) {
       if (!isRecorded) this.#forget([recorded]);
       return false;
     }
@@ -76,12 +69,6 @@ export class StoreCommits implements BranchCommits {
       if (!isRecorded) this.#forget([recorded]);
     }
     return isMade;
-  }
-
-  async #mayTakeNumber(planned: Parameters<BeforeStoredVersion>[0], turn: VersionTurn | undefined): Promise<boolean> {
-    if (turn !== undefined && !(await turn.isNext())) return false;
-    await this.#before(planned);
-    return true;
   }
 
   async #makeManifest(key: string, { version, bytes }: NewVersion): Promise<boolean> {
