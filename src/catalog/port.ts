@@ -366,7 +366,10 @@ export interface OwnerCatalog {
   releaseName(name: OwnedName, replica: string, isSettled: boolean): Promise<void>;
   /** Asks the owners of these names to hand them over. */
   wantNames(refs: readonly TableRef[], replica: string): Promise<void>;
-  namesOf(replica: string, which: 'all' | 'wanted'): Promise<readonly OwnedName[]>;
+  /** `wanted`: by another replica. `unused`: nothing has the name. */
+  namesOf(replica: string, which: 'all' | 'wanted' | 'unused'): Promise<readonly OwnedName[]>;
+  /** Forgets names that nothing has and nobody owns, but for those of which there may be something to undo. */
+  forgetUnusedNames(): Promise<void>;
   /** Names that no living replica owns, and whose last owner may have left something to undo. */
   unsettledNames(limit: number): Promise<readonly TableRef[]>;
 }

@@ -219,5 +219,6 @@ const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalo
   releaseName: (name, replica, isSettled) => session.read((db) => owners.releaseName(db, name, replica, isSettled)),
   wantNames: (refs, replica) => session.read((db) => owners.wantNames(db, refs, replica)),
   namesOf: (replica, which) => session.read((db) => owners.namesOf(db, replica, which)),
+  forgetUnusedNames: () => session.read((db) => owners.forgetUnusedNames(db)),
   unsettledNames: (limit) => session.read((db) => owners.unsettledNames(db, engine, limit)),
 });

@@ -339,6 +339,7 @@ export class ReplicaOwners implements TableOwners {
     this.#rounds += 1;
     if (this.#rounds % roundsBetweenSweeps !== 0 || this.#lease.isLeaving) return;
     await this.#takeOverLeft();
+    await this.#leaveUnused();
     await catalog.forgetEndedReplicas();
   }
 
@@ -369,6 +370,16 @@ export class ReplicaOwners implements TableOwners {
       await this.#handOver([held], heldForMs > misplacedForMs ? 'if not busy' : 'if idle');
       moves += 1;
     }
+  }
+
+  /** Names of dropped tables, and of tables that were never made. What they take in the catalog goes too. */
+  async #leaveUnused(): Promise<void> {
+    const { catalog, monotonicMs } = this.#deps;
+    const unused = (await catalog.namesOf(this.#id, 'unused')).flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []);
+    const nowMs = monotonicMs();
+    const old = unused.filter(({ sinceMs }) => nowMs - sinceMs >= keptForMs).slice(0, handOversAtOnce);
+    await this.#handOver(old, 'if idle');
+    await catalog.forgetUnusedNames();
   }
 
   /** What replicas left that are gone, although no request has asked for it. */

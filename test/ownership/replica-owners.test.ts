@@ -9,7 +9,7 @@ import { NamesHere } from '#src/ownership/names-here.ts';
 import { chosenFor } from '#src/ownership/rendezvous.ts';
 import { ReplicaOwners } from '#src/ownership/replica-owners.ts';
 import type { OwnedWork } from '#src/table/table-owners.ts';
-import { table } from '#test/contract/catalog/fixtures.ts';
+import { place, table } from '#test/contract/catalog/fixtures.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { openMemoryCatalog } from '#test/fixtures/shared-catalog.ts';
 import { ManualClock } from '#test/http-unit/manual-clock.ts';
@@ -33,8 +33,9 @@ async function cluster(t: TestContext) {
     const did: string[] = [];
     const handOver: { how: OwnedWork['handOver'] } = { how: async () => 'settled' };
     const storage: { reach: () => Promise<void> } = { reach: async () => {} };
+    const catalog = change(await database.catalogOf(names));
     const owners = new ReplicaOwners({
-      catalog: change(await database.catalogOf(names)),
+      catalog,
       names,
       clock,
       monotonicMs: () => nowMs,
@@ -54,6 +55,8 @@ async function cluster(t: TestContext) {
     return {
       id,
       owners,
+      catalog,
+      declare: (ref: TableRef) => catalog.declareTable(ref, place(`${ref.name}.lance`), {}),
       all: did,
       get did() {
         return did.filter((each) => !each.startsWith('forgets'));
@@ -69,7 +72,13 @@ async function cluster(t: TestContext) {
       await turns();
     }
   };
-  const until = async <Result>(work: Promise<Result>): Promise<Result> => {
+  return { join, pass, until: passUntil(pass), frozen };
+}
+
+/** Lets time pass until the work is done. */
+const passUntil =
+  (pass: (ms: number) => Promise<void>) =>
+  async <Result>(work: Promise<Result>): Promise<Result> => {
     let isDone = false;
     void work.finally(() => {
       isDone = true;
@@ -77,8 +86,6 @@ async function cluster(t: TestContext) {
     while (!isDone) await pass(500);
     return work;
   };
-  return { join, pass, until, frozen };
-}
 
 type Joined = Awaited<ReturnType<Awaited<ReturnType<typeof cluster>>['join']>>;
 
@@ -148,9 +155,31 @@ test('what a killed replica left is taken over although nobody asks for it', asy
   const { join, pass, frozen } = await cluster(t);
   const [a, b] = [await join('a'), await join('b')];
   await ownerOf(a, table('t'), forwarded);
+  await a.declare(table('t'));
   frozen.add('a');
   await pass(12_000);
   assert.deepEqual(b.did, ['takes over t']);
+});
+
+test('a name that nothing has any more is left, and the catalog keeps nothing of it (P7)', async (t) => {
+  const { join, pass } = await cluster(t);
+  const a = await join('a');
+  const [kept, dropped, never] = [table('kept'), table('dropped'), table('never made')];
+  for (const name of [kept, dropped, never]) await ownerOf(a, name);
+  for (const name of [kept, dropped]) await a.declare(name);
+  const first = (await a.catalog.namesOf('a', 'all')).find(({ ref }) => ref.name === dropped.name);
+  await pass(9_000);
+  await a.catalog.dropTable(dropped);
+  assert.equal(a.owners.isOwn(never), false);
+  await pass(4_000);
+  assert.deepEqual(
+    (await a.catalog.namesOf('a', 'all')).map(({ ref }) => ref),
+    [kept],
+  );
+  const claim = await a.catalog.claimName(dropped, 'a');
+  assert.ok('epoch' in claim && claim.isSettled);
+  assert.ok(claim.epoch > first!.epoch + 1, 'the row is new, and no epoch comes again');
+  assert.deepEqual([a.owners.isOwn(kept), a.owners.isOwn(dropped)], [true, false]);
 });
 
 test('an owner that was frozen begins nothing before it has looked, and has lost what another has claimed', async (t) => {
@@ -318,7 +347,10 @@ test('a replica that joins gets its share of what is idle', async (t) => {
   const { join, pass } = await cluster(t);
   const a = await join('a');
   const names = Array.from({ length: 12 }, (_, index) => table(`t${index}`));
-  for (const name of names) await ownerOf(a, name);
+  for (const name of names) {
+    await ownerOf(a, name);
+    await a.declare(name);
+  }
   const b = await join('b');
   await pass(12_000);
   const replicas = ['a', 'b'].map((id) => ({ id, address: `http://${id}`, isLeaving: false }));

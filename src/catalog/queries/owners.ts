@@ -2,11 +2,11 @@
  * Which replica owns a name, by leases: a replica renews one row for all that it owns, and only the clock of the database says
  * whether that has expired. Each claim of a name raises its epoch.
  */
-import { type RawBuilder, sql } from 'kysely';
+import { type ExpressionBuilder, type RawBuilder, sql } from 'kysely';
 import type { TableRef } from '../../kernel/ids.ts';
 import type { Claim, Lease, NameOwner, OwnedName, OwnedNames, Replica } from '../port.ts';
 import { writerMoved } from '../refusals.ts';
-import { type CatalogDb, tablePathOf, tableRefOf } from './catalog-db.ts';
+import { type CatalogDb, type CatalogSchema, tablePathOf, tableRefOf } from './catalog-db.ts';
 
 /** What engines spell differently. */
 export interface OwnerSql {
@@ -55,7 +55,10 @@ export async function findOwner(db: CatalogDb, engine: OwnerSql, ref: TableRef):
   return row?.id == null || row.address === null ? undefined : { id: row.id, address: row.address };
 }
 
-/** A name of the replica itself gets a new epoch, too: it asks because it does not know the old one. */
+/**
+ * A name of the replica itself gets a new epoch, too: it asks because it does not know the old one. The first epoch of a row is a
+ * time, so it is later than all of a row that was there before and was forgotten (`forgetUnusedNames`).
+ */
 export async function claimName(
   db: CatalogDb,
   engine: OwnerSql,
@@ -66,13 +69,13 @@ export async function claimName(
   const owner = await findOwner(db, engine, ref);
   if (owner !== undefined && owner.id !== replica) return owner;
   const before = await db.selectFrom('table_owners').selectAll().where('path', '=', path).executeTakeFirst();
-  const epoch = (before?.epoch ?? 0) + 1;
-  const row = { replica, epoch, is_settled: 0, wanted_by: null };
-  await db
+  const row = { replica, is_settled: 0, wanted_by: null };
+  const { epoch } = await db
     .insertInto('table_owners')
-    .values({ path, ...row })
-    .onConflict((conflict) => conflict.column('path').doUpdateSet(row))
-    .execute();
+    .values({ path, ...row, epoch: engine.nowMs })
+    .onConflict((conflict) => conflict.column('path').doUpdateSet({ ...row, epoch: sql`table_owners.epoch + 1` }))
+    .returning('epoch')
+    .executeTakeFirstOrThrow();
   return { epoch, isSettled: before === undefined || (before.replica === null && before.is_settled === 1) };
 }
 
@@ -113,15 +116,39 @@ export async function wantNames(db: CatalogDb, refs: readonly TableRef[], replic
     .execute();
 }
 
-/** `wanted`: only those that another replica has asked for. */
-export async function namesOf(db: CatalogDb, replica: string, which: 'all' | 'wanted'): Promise<readonly OwnedName[]> {
+/** `wanted`: only those that another replica has asked for. `unused`: those that nothing has. */
+export async function namesOf(
+  db: CatalogDb,
+  replica: string,
+  which: 'all' | 'wanted' | 'unused',
+): Promise<readonly OwnedName[]> {
   const rows = await db
     .selectFrom('table_owners')
     .select(['path', 'epoch'])
     .where('replica', '=', replica)
     .$if(which === 'wanted', (query) => query.where('wanted_by', 'is not', null).where('wanted_by', '!=', replica))
+    .$if(which === 'unused', (query) => query.where(isUnused))
     .execute();
   return rows.map(({ path, epoch }) => ({ ref: tableRefOf(path), epoch }));
+}
+
+/** Neither a table nor a create has the name. */
+const isUnused = ({ and, not, exists, selectFrom, ref }: ExpressionBuilder<CatalogSchema, 'table_owners'>) =>
+  and([
+    not(exists(selectFrom('tables').select('tables.path').where('tables.path', '=', ref('table_owners.path')))),
+    not(
+      exists(selectFrom('creations').select('creations.path').where('creations.path', '=', ref('table_owners.path'))),
+    ),
+  ]);
+
+/** Of names that nobody owns, and whose last owner has left nothing to undo: as of names that nobody ever owned. */
+export async function forgetUnusedNames(db: CatalogDb): Promise<void> {
+  await db
+    .deleteFrom('table_owners')
+    .where('replica', 'is', null)
+    .where('is_settled', '=', 1)
+    .where(isUnused)
+    .execute();
 }
 
 /** Names whose last owner has not handed them over, and is gone. */

@@ -111,6 +111,26 @@ export function ownersContract(open: () => Promise<SharedDatabase>): void {
       assert.deepEqual(await two.catalog.namesOf('two', 'wanted'), []);
     });
 
+    test('a name that nothing has and nobody owns is forgotten, and no epoch of it comes again (P6)', async () => {
+      const [one, two] = [await join('one'), await join('two')];
+      const [used, left, unsettled] = [table('used'), table('left'), table('unsettled')];
+      const first = await claim(one, left);
+      await claim(one, used);
+      await createTable(one.catalog, used, place('1'));
+      assert.deepEqual(
+        (await one.catalog.namesOf('one', 'unused')).map(({ ref }) => ref),
+        [left],
+      );
+      await one.catalog.forgetUnusedNames();
+      assert.equal(await one.catalog.isOwner(first, 'one'), true, 'somebody owns it');
+      await one.catalog.releaseName(first, 'one', true);
+      await one.catalog.releaseName(await claim(one, unsettled), 'one', false);
+      await two.catalog.forgetUnusedNames();
+      assert.deepEqual(await two.catalog.unsettledNames(9), [unsettled]);
+      const again = await claim(two, left);
+      assert.deepEqual([again.isSettled, again.epoch > first.epoch], [true, true]);
+    });
+
     test('replicas are seen while their leases last', async () => {
       const one = await join('one');
       await join('gone', expired);
