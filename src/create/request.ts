@@ -70,7 +70,7 @@ class CreateTable {
   async #discardReplaced(existing: TableRecord, { record }: WrittenTable): Promise<void> {
     if (existing.location === record.location) return;
     this.#deps.datasets.forget(existing.location);
-    await this.#deps.maker.discard(existing.location);
+    await this.#deps.maker.discard(existing);
   }
 
   async #answerExisting(record: TableRecord, keyed: Keyed | undefined): Promise<CreateTableResult> {

@@ -33,7 +33,7 @@ interface CreationDeps {
   readonly newId: NewId;
   readonly metrics: Metrics;
   /** Without it every name is this process's own. */
-  readonly owners?: Pick<TableOwners, 'hold'>;
+  readonly owners?: Pick<TableOwners, 'hold' | 'confirm'>;
 }
 
 /**
@@ -82,20 +82,29 @@ export class TableMaker {
 
   /**
    * Removes the files of a location that the catalog has given up; one that is left, or has a table again, keeps them. What fails
-   * stays in the catalog's list, and the next start tries again.
+   * stays in the catalog's list, and the next start or owner tries again.
    */
-  async discard(location: Location): Promise<void> {
+  async discard({ ref, location }: Pick<TableRecord, 'ref' | 'location'>): Promise<void> {
     const { discarded } = await this.#deps.catalog.unfinished();
-    if (discarded.includes(location)) await this.#removeFiles(location);
+    if (discarded.includes(location)) await this.#removeFiles(location, ref);
   }
 
-  async #removeFiles(location: Location): Promise<void> {
+  async #removeFiles(location: Location, table: TableRef | undefined): Promise<void> {
     try {
-      await this.#deps.engine.remove(location);
+      await this.#deps.engine.remove(location, this.#confirms(table));
       await this.#deps.catalog.forgetDiscarded(location);
     } catch (error) {
-      this.#deps.logger.warn({ location, error }, 'files could not be removed; the next start tries again');
+      this.#deps.logger.warn({ location, error }, 'files could not be removed; the next start or owner tries again');
     }
+  }
+
+  /**
+   * The next owner of the name may have removed the files, and a table may be at the location again: one that was declared there,
+   * or that a client has registered.
+   */
+  #confirms(table: TableRef | undefined): (() => Promise<void>) | undefined {
+    const { owners } = this.#deps;
+    return owners && table && (async () => owners.confirm(table));
   }
 
   /** What is not undone or removed of this name. */
@@ -118,7 +127,7 @@ export class TableMaker {
       await this.#undo(creation, false);
     }
     const { discarded } = await this.#deps.catalog.unfinished(table);
-    for (const location of discarded) await this.#removeFiles(location);
+    for (const location of discarded) await this.#removeFiles(location, table);
   }
 
   /** A declared table is made where it was declared: its answer gave clients that location. */
@@ -159,7 +168,7 @@ export class TableMaker {
         if (!leavesFiles) await this.#removeAbandoned(creation);
         return;
       }
-      if (!leavesFiles) await this.#deps.engine.remove(creation.location);
+      if (!leavesFiles) await this.#deps.engine.remove(creation.location, this.#confirms(creation.ref));
       await this.#deps.catalog.abandonCreation(creation);
       await this.#deps.catalog.forgetDiscarded(creation.location);
     } catch (error) {

@@ -28,7 +28,7 @@ interface CreateBranchCommand {
 }
 
 export const createBranch =
-  ({ access, locks, catalog, engine }: Pick<Deps, 'access' | 'locks' | 'catalog' | 'engine'>) =>
+  ({ access, locks, catalog, engine, recoveryMarks }: Omit<Deps, 'datasets'>) =>
   async ({ table, name, fromBranch, fromVersion }: CreateBranchCommand): Promise<void> => {
     const record = await access.findCreated(table);
     const leave = await locks.lockExclusive(table, neverAborts);
@@ -44,9 +44,11 @@ export const createBranch =
       const { storageSession } = engine;
       const unmade = { branch: name, acknowledgedVersion: 0, storageSession };
       await catalog.markOpenForWriting({ tableId: record.id, ...unmade });
+      await recoveryMarks.confirm(table);
+      const confirm = () => recoveryMarks.confirm(table).catch(leftToNextOwner);
       await dataset
-        .createBranch(name, { branch: fromBranch, version: fromVersion })
-        .catch((error) => undoHalf(engine, { location: record.location, ...unmade }, error));
+        .createBranch(name, { branch: fromBranch, version: fromVersion }, confirm)
+        .catch((error) => undoHalf(engine, confirm, { location: record.location, ...unmade }, error));
       await catalog.closeBranch(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();
@@ -59,13 +61,20 @@ export const createBranch =
  */
 async function undoHalf(
   engine: BranchRecovery,
+  confirm: () => Promise<void>,
   unmade: Parameters<BranchRecovery['recover']>[0],
   error: unknown,
 ): Promise<never> {
   if (error instanceof LancegateError && error.entry.status < 500) throw error;
+  await confirm();
   const { kept } = await engine.recover(unmade);
   if (kept.length > 0) notTheFirstStep(error);
   throw error;
+}
+
+/** The next owner may have completed the branch, or made another one of its name. */
+function leftToNextOwner(error: unknown): never {
+  throw new LancegateError('Internal', 'another replica took over the table while a branch was made', { cause: error });
 }
 
 const branchExists = (table: TableRef, name: BranchName): LancegateError =>

@@ -81,6 +81,7 @@ export const createTag =
       if (existing !== undefined) throw tagExists(table, name);
       const manifestBytes = await keepVersion(deps, tableId, command, scope);
       const tag = { name, branch, version, manifestBytes, requestId, nowMs: deps.clock.nowMs() };
+      await deps.recoveryMarks.confirm(table);
       if (!(await tags.create(tag))) throw tagExists(table, name);
     });
 
@@ -102,6 +103,7 @@ export const updateTag =
       requireOn(before.branch);
       const manifestBytes = await keepVersion(deps, tableId, command, scope);
       const { requestId } = scope;
+      await deps.recoveryMarks.confirm(command.table);
       await tags.update({ name, branch, version, manifestBytes, requestId, nowMs: deps.clock.nowMs() }, before);
     });
 
@@ -113,6 +115,7 @@ export const deleteTag =
     whileTagsStand(deps, command.table, scope, async ({ tags }) => {
       const { name, branch } = pick(await tags.list(), command);
       command.requireOn(branch);
+      await deps.recoveryMarks.confirm(command.table);
       await tags.remove(name);
     });
 

@@ -5,6 +5,7 @@ import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { isCommit, onNth } from '#test/fixtures/store-proxy.ts';
+import type { Sent } from './history/attempts.ts';
 import { type Member, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 import { MemberClients, outcomeOfWrite, replyOf } from './nemesis/member-clients.ts';
 
@@ -97,6 +98,36 @@ describe('an owner that stands still in the middle of a commit', {
 
   test('does not have its commit applied beside a retry that makes the next owner (P6)', async () => {
     assert.equal(await race('raced', 'the retry'), 1);
+  });
+
+  test('removes no tag of the next owner after it wakes (P1)', async () => {
+    const table = 'tagged';
+    const [owner, other] = await clients.newTable(table);
+    const tags = (member: Member, operation: string, body: object) =>
+      clients.send(member, `/v1/table/${table}/tags/${operation}`, { tag: 'kept', ...body });
+    const done = async (sending: Promise<Sent>): Promise<unknown> => {
+      const { status, body } = replyOf(await sending);
+      assert.equal(status, 200, body.toString());
+      return JSON.parse(body.toString() || 'null');
+    };
+    await done(tags(owner, 'create', { version: 1 }));
+    const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    owner.toStore!.faults = ({ path, kind }) => {
+      if (kind !== 'list' || !path.includes('_refs')) return undefined;
+      reached.resolve();
+      return { kind: 'stalled', until: released.promise };
+    };
+    const late = tags(owner, 'delete', {});
+    await reached.promise;
+    owner.replica.freeze();
+    await clients.untilAppended(other, table, ofTheNext);
+    await done(tags(other, 'delete', {}));
+    await done(tags(other, 'create', { version: 2 }));
+    owner.replica.thaw();
+    released.resolve();
+    assert.equal(replyOf(await late).status, 503);
+    clients.healStores();
+    assert.deepEqual(await done(tags(other, 'version', {})), { version: 2 });
   });
 
   test('leaves the first answer to the next owner if its commit was there (P6)', async () => {

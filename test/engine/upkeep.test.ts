@@ -8,6 +8,7 @@ import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Layout } from '#src/engine/port/upkeep.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
@@ -69,6 +70,19 @@ describe('the engine compacts a branch that nothing else can (P8)', () => {
     const { removedVersions, isHeldByTag } = await dataset.optimize(inAnHour);
     assert.deepEqual([removedVersions > 3, isHeldByTag], [true, false]);
     assert.equal(await dataset.countRows(), 1_030);
+  });
+
+  test('and asks again before it removes versions, and removes none if another process owns the table (P1)', async (t) => {
+    const { dataset, outside } = await grownTable(t);
+    const moved = new LancegateError('WriterMoved', 'another replica owns the table');
+    const asked: number[] = [];
+    const confirm = async (): Promise<void> => {
+      asked.push((await (await outside()).stats()).fragmentStats.numFragments);
+      throw moved;
+    };
+    await assert.rejects(dataset.optimize(Date.now() + 3_600_000, confirm), moved);
+    assert.deepEqual(asked, [2], 'it is asked once the branch is compacted');
+    assert.equal((await dataset.versionPage(allVersions))[0]?.version, 1);
   });
 });
 

@@ -3,8 +3,8 @@ import type { Migration } from 'kysely/migration';
 import type { ColumnTypes } from './column-types.ts';
 
 /**
- * Which replica writes to a table. A name has a row from its first owner on, since an epoch must never come twice. What an attempt at
- * a keyed request records is distinguished from what another one does, which may run in another replica.
+ * Which replica writes to a table. An epoch of a name must never come twice. What an attempt at a keyed request records is
+ * distinguished from what another one does, which may run in another replica.
  */
 export const tableOwners = ({ sortedText }: ColumnTypes): Migration => ({
   async up(db: Kysely<unknown>) {

@@ -176,7 +176,12 @@ export interface History {
 
 /** The branches of a dataset. */
 export interface Branches {
-  createBranch(name: BranchName, from: { branch: BranchName | undefined; version: number | undefined }): Promise<void>;
+  /** `confirm`: as that of `deleteBranch`, for what is left of a branch that could not be made. */
+  createBranch(
+    name: BranchName,
+    from: { branch: BranchName | undefined; version: number | undefined },
+    confirm?: () => Promise<void>,
+  ): Promise<void>;
   listBranches(): Promise<readonly StoredBranch[]>;
   /** `confirm`: awaited directly before, as that of `PruneRequest`. */
   deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void>;

@@ -32,8 +32,8 @@ export interface ResolvedLocation {
 export interface Locations {
   /** undefined on object stores. */
   space(): Promise<Space | undefined>;
-  /** Removes every file of the location. Harmless when repeated. */
-  remove(location: Location): Promise<void>;
+  /** Removes every file of the location. Harmless when repeated. `confirm`: awaited directly before, as that of `PruneRequest`. */
+  remove(location: Location, confirm?: () => Promise<void>): Promise<void>;
   /** False as soon as anything at all is stored at the location. */
   isVacant(location: Location): Promise<boolean>;
   /** What a reader with access to the storage opens. */

@@ -101,9 +101,10 @@ export interface Upkeep {
   prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined>;
   /**
    * For a branch that `prepareCompaction` cannot take: the engine compacts it, removes versions as `prune` (none for 0), and
-   * brings all indexes up to date. The caller holds the branch's lock: a commit meanwhile is a conflict.
+   * brings all indexes up to date. The caller holds the branch's lock: a commit meanwhile is a conflict. `confirm`: as that of
+   * `PruneRequest`, once before all that is removed.
    */
-  optimize(supersededBeforeMs: number): Promise<OptimizeResult>;
+  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>): Promise<OptimizeResult>;
   /**
    * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
    * writers. On object stores versions of the last half hour stay. undefined where only the engine

@@ -227,7 +227,7 @@ export class MaintenanceActions {
     try {
       await dataset.refresh('to write');
       await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
-      const result = await dataset.optimize(supersededBeforeMs);
+      const result = await dataset.optimize(supersededBeforeMs, this.#confirms({ table }));
       await recoveryMarks.acknowledge(tableId, branch, dataset);
       return { ...result, lockedMs: performance.now() - startMs };
     } finally {
@@ -276,7 +276,7 @@ export class MaintenanceActions {
     );
   }
 
-  #confirms({ table }: BranchRef): () => Promise<void> {
+  #confirms({ table }: Pick<BranchRef, 'table'>): () => Promise<void> {
     return () => this.#deps.recoveryMarks.confirm(table);
   }
 

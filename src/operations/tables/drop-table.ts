@@ -20,7 +20,7 @@ export const dropTable =
   (deps: RemovalDeps & { readonly maker: TableMaker }) =>
   async ({ table }: { table: TableRef }): Promise<TableDescription> => {
     const record = await removeFromCatalog(deps, table, () => deps.catalog.dropTable(table));
-    await deps.maker.discard(record.location);
+    await deps.maker.discard(record);
     return deps.access.describe(record, undefined);
   };
 

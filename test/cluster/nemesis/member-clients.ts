@@ -49,6 +49,11 @@ export class MemberClients {
     return JSON.parse(body.toString()) as { readonly version: number; readonly transaction_id: string };
   }
 
+  /** Once: any other request. */
+  send(member: Member, path: string, body: object): Promise<Sent> {
+    return this.#targetOf(member, patienceMs).post(path, body, {});
+  }
+
   /** Until it is done, or nobody will ever know whether it is. */
   async untilAnswered(member: Member, table: string, value: string, key: string): Promise<void> {
     await this.#until(member, pathOf(table), appendedRow(value), key, (sent) => {

@@ -17,6 +17,7 @@ import type {
   PruneRequest,
   PruneResult,
 } from '../../port/upkeep.ts';
+import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
 import { pruneStore } from '../durability/prune-store.ts';
 import { pruneVersions, type VersionPruning } from '../durability/prune-versions.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
@@ -126,16 +127,32 @@ const beforeAllMs = 1;
  * As `Dataset.optimize`. The engine refuses to remove versions past one that a tag names, once it has compacted. Files that no
  * version names it leaves alone while they are younger than a week, because they may belong to a commit under way.
  */
-export async function optimize(table: NativeTable, supersededBeforeMs: number): Promise<OptimizeResult> {
-  const versions = supersededBeforeMs === 0 ? [] : await versionsOf(table);
-  const oldMs = newestAt(versions, supersededBeforeMs);
+export async function optimize(
+  table: NativeTable,
+  supersededBeforeMs: number,
+  confirm?: () => Promise<void>,
+): Promise<OptimizeResult> {
+  const before = supersededBeforeMs === 0 ? [] : await versionsOf(table);
+  const { compaction } = await table.optimize(beforeAllMs, false);
+  const removedFragments = compaction.fragmentsRemoved - compaction.fragmentsAdded;
+  const oldMs = newestAt(before, supersededBeforeMs);
+  if (oldMs === 0) return { removedFragments, removedVersions: 0, removedBytes: 0, isHeldByTag: false };
+  await new ConfirmedRemovals(confirm).next();
+  return { removedFragments, ...(await pruneByEngine(table, before, oldMs)) };
+}
+
+/** The engine has no call that only removes; this one finds nothing that it has not compacted just before. */
+async function pruneByEngine(
+  table: NativeTable,
+  versions: readonly VersionFacts[],
+  oldMs: number,
+): Promise<PruneResult> {
   const tags = Object.values(await (await table.tags()).list());
   const tagged = new Set(tags.map(({ version }) => version)); // of any branch: too many is harmless
   const taggedAtMs = versions.find(({ version }) => tagged.has(version))?.committedAtMs;
   const beforeMs = Math.min(oldMs, taggedAtMs ?? oldMs);
-  const { compaction, prune } = await table.optimize(Math.max(beforeAllMs, Math.floor(beforeMs)), false);
+  const { prune } = await table.optimize(Math.max(beforeAllMs, Math.floor(beforeMs)), false);
   return {
-    removedFragments: compaction.fragmentsRemoved - compaction.fragmentsAdded,
     removedVersions: prune.oldVersionsRemoved,
     removedBytes: prune.bytesRemoved,
     isHeldByTag: beforeMs < oldMs,

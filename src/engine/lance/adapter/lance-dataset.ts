@@ -291,8 +291,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  optimize(supersededBeforeMs: number): Promise<OptimizeResult> {
-    return this.#commit('maintain', (table) => optimize(table, supersededBeforeMs));
+  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>): Promise<OptimizeResult> {
+    return this.#commit('maintain', (table) => optimize(table, supersededBeforeMs, confirm));
   }
 
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
@@ -339,13 +339,14 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   async createBranch(
     name: BranchName,
     from: { branch: BranchName | undefined; version: number | undefined },
+    confirm?: () => Promise<void>,
   ): Promise<void> {
     await engineCall('new branch', async () => {
       this.head.requireWritable();
       if (this.#local !== undefined) requireWhole(this.#local.versions, from);
       const made = await createBranch(await this.head.table(), name, from);
       if (this.#mirror !== undefined) {
-        await placeStoredIndexes(this.#mirror, made).catch((error) => this.#unmake(name, error));
+        await placeStoredIndexes(this.#mirror, made).catch((error) => this.#unmake(name, error, confirm));
       }
       if (this.#local === undefined) return;
       placeIndexes(this.#local.versions.datasetPath, made);
@@ -353,8 +354,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  async #unmake(name: BranchName, error: unknown): Promise<never> {
-    await this.deleteBranch(name);
+  async #unmake(name: BranchName, error: unknown, confirm: (() => Promise<void>) | undefined): Promise<never> {
+    await this.deleteBranch(name, confirm);
     throw error;
   }
 

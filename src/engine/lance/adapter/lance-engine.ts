@@ -31,6 +31,7 @@ import { Staging, StagingFolder } from '../commit/staging.ts';
 import { cloneStored } from '../commit/store-clone.ts';
 import { StoreCommits } from '../commit/store-commits.ts';
 import { type Fresh, withNotes } from '../commit/version-commit.ts';
+import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
 import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
 import { nothingRecovered, recoverBranch, recoverMirrored } from '../durability/recover-branch.ts';
@@ -192,15 +193,18 @@ export class LanceEngine implements Engine {
     });
   }
 
-  async remove(location: Location): Promise<void> {
+  async remove(location: Location, confirm?: () => Promise<void>): Promise<void> {
     this.#caches.forget(location);
+    const removals = new ConfirmedRemovals(confirm);
     if (this.#root.isLocal) {
       this.#shadowFolders.forgetBelow(this.#root.pathOf(location));
+      await removals.next();
       return this.#root.remove(location);
     }
     await this.#mirrors?.forget(location, this.#forgetShadows);
     const { folderUri, tableName } = this.#root.folderOf(location);
     const connection = await this.#connect(folderUri);
+    await removals.next();
     await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
   }
 
