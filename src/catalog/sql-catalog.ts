@@ -13,11 +13,7 @@ import type {
   KeyedRequestCatalog,
   NamespaceCatalog,
   OpenBranchCatalog,
-  OwnedNames,
-  OwnerCatalog,
   Publication,
-  ReplicaCatalog,
-  SharedCatalog,
   TableCatalog,
   TransactionCatalog,
   TransactionRecord,
@@ -29,6 +25,7 @@ import * as namespaces from './queries/namespaces.ts';
 import * as owners from './queries/owners.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
+import type { OwnedNames, OwnerCatalog, ReplicaCatalog, SharedCatalog } from './replica-port.ts';
 
 /**
  * What an SQL engine owes the catalog. The queries check, then write; they are right only because transactions are

@@ -1,4 +1,4 @@
-import type { OwnedName, OwnedNames } from '../catalog/port.ts';
+import type { OwnedName, OwnedNames } from '../catalog/replica-port.ts';
 import type { TableRef } from '../kernel/ids.ts';
 
 /** The names that this replica believes to own, and their epochs. The catalog compares them with what it knows itself. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Replica } from '../catalog/port.ts';
+import type { Replica } from '../catalog/replica-port.ts';
 import type { TableRef } from '../kernel/ids.ts';
 
 /**

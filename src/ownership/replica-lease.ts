@@ -1,4 +1,4 @@
-import type { Replica, ReplicaCatalog } from '../catalog/port.ts';
+import type { Replica, ReplicaCatalog } from '../catalog/replica-port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';

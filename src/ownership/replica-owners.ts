@@ -7,8 +7,8 @@
  * records, tells it that a name is lost, and what it had begun is not committed, or not acknowledged.
  */
 import { LRUCache } from 'lru-cache';
-import type { NameOwner, OwnerCatalog, Replica, ReplicaCatalog } from '../catalog/port.ts';
 import { writerMoved } from '../catalog/refusals.ts';
+import type { NameOwner, OwnerCatalog, Replica, ReplicaCatalog } from '../catalog/replica-port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
 import {

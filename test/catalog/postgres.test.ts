@@ -4,14 +4,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import {
-  type Catalog,
-  CatalogTooNew,
-  CatalogUnusable,
-  type SharedCatalog,
-  type TableRecord,
-} from '#src/catalog/port.ts';
+import { type Catalog, CatalogTooNew, CatalogUnusable, type TableRecord } from '#src/catalog/port.ts';
 import { openPostgresCatalog, openSharedCatalog } from '#src/catalog/postgres/open-postgres-catalog.ts';
+import type { SharedCatalog } from '#src/catalog/replica-port.ts';
 import { createTable, path, place, table, transactionOf } from '#test/contract/catalog/fixtures.ts';
 import { ownersContract } from '#test/contract/catalog/owners.ts';
 import { catalogContract } from '#test/contract/catalog.ts';

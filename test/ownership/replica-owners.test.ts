@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
-import type { SharedCatalog } from '#src/catalog/port.ts';
+import type { SharedCatalog } from '#src/catalog/replica-port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { TableRef } from '#src/kernel/ids.ts';
 import { NamesHere } from '#src/ownership/names-here.ts';

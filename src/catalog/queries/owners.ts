@@ -4,8 +4,8 @@
  */
 import { type ExpressionBuilder, type RawBuilder, sql } from 'kysely';
 import type { TableRef } from '../../kernel/ids.ts';
-import type { Claim, Lease, NameOwner, OwnedName, OwnedNames, Replica } from '../port.ts';
 import { writerMoved } from '../refusals.ts';
+import type { Claim, Lease, NameOwner, OwnedName, OwnedNames, Replica } from '../replica-port.ts';
 import { type CatalogDb, type CatalogSchema, tablePathOf, tableRefOf } from './catalog-db.ts';
 
 /** What engines spell differently. */

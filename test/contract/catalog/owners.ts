@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { OwnedName, SharedCatalog } from '#src/catalog/port.ts';
+import type { OwnedName, SharedCatalog } from '#src/catalog/replica-port.ts';
 import type { TableRef } from '#src/kernel/ids.ts';
 import { NamesHere } from '#src/ownership/names-here.ts';
 import { createTable, place, publicationOf, rejects, table, transactionOf } from './fixtures.ts';

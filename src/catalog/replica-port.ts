@@ -1,0 +1,76 @@
+/** What several replicas share besides the catalog: which of them live, and which writes to a table (docs/adr/0038). */
+import type { TableRef } from '../kernel/ids.ts';
+import type { Catalog } from './port.ts';
+
+export interface Replica {
+  readonly id: string;
+  /** The URL at which the other replicas reach it. */
+  readonly address: string;
+  /** It hands over what it owns, and is to be given nothing. */
+  readonly isLeaving: boolean;
+}
+
+/** How long a replica owns what it owns, from now on by the clock of the database. */
+export interface Lease {
+  readonly replica: string;
+  readonly address: string;
+  readonly isLeaving: boolean;
+  readonly durationMs: number;
+}
+
+/** A living replica. */
+export type NameOwner = Pick<Replica, 'id' | 'address'>;
+
+export interface OwnedName {
+  readonly ref: TableRef;
+  /** Each claim of the name raises it. */
+  readonly epoch: number;
+}
+
+export interface Claim {
+  readonly epoch: number;
+  /** The last owner has left nothing to undo. */
+  readonly isSettled: boolean;
+}
+
+/** What a replica believes to own. */
+export interface OwnedNames {
+  /** This replica. */
+  readonly replica: string;
+  epochOf(ref: TableRef): number | undefined;
+}
+
+/** Which replica lives until when. A replica that has not renewed its lease in time is gone. */
+export interface ReplicaCatalog {
+  renewLease(lease: Lease): Promise<void>;
+  endLease(replica: string): Promise<void>;
+  /** Ordered by id. */
+  liveReplicas(): Promise<readonly Replica[]>;
+  forgetEndedReplicas(): Promise<void>;
+}
+
+/** Which replica writes to a table. Only the clock of the database decides whether a lease has expired. */
+export interface OwnerCatalog {
+  /** undefined where no living replica owns the name. */
+  findOwner(ref: TableRef): Promise<NameOwner | undefined>;
+  /** The claim, or the owner that it failed for: another living replica. Also succeeds where the replica owns the name. */
+  claimName(ref: TableRef, replica: string): Promise<Claim | NameOwner>;
+  /** Whether the replica owns the name in this epoch, by a lease that has not expired. */
+  isOwner(name: OwnedName, replica: string): Promise<boolean>;
+  /** `isSettled`: its next owner finds nothing to undo. Nothing happens where the replica has lost the name. */
+  releaseName(name: OwnedName, replica: string, isSettled: boolean): Promise<void>;
+  /** Asks the owners of these names to hand them over. */
+  wantNames(refs: readonly TableRef[], replica: string): Promise<void>;
+  /** `wanted`: by another replica. `unused`: nothing has the name. */
+  namesOf(replica: string, which: 'all' | 'wanted' | 'unused'): Promise<readonly OwnedName[]>;
+  /** Forgets names that nothing has and nobody owns, but for those of which there may be something to undo. */
+  forgetUnusedNames(): Promise<void>;
+  /** Names that no living replica owns, and whose last owner may have left something to undo. */
+  unsettledNames(limit: number): Promise<readonly TableRef[]>;
+}
+
+/**
+ * The catalog of several replicas. Whatever changes what has a name, or acknowledges it, is `WriterMoved` unless this replica owns
+ * the name, in the same transaction.
+ */
+export type SharedCatalog = Catalog & ReplicaCatalog & OwnerCatalog;
