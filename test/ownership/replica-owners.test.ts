@@ -119,12 +119,18 @@ test('all replicas name the same one for a name, and it claims it when it is ask
   }
 });
 
-test('requests at once claim a name once', async (t) => {
-  const { join, frozen, pass } = await cluster(t);
+/** `a` owns the table and has stood still beyond its lease; nothing has asked `b` yet. */
+async function frozenOwner(t: TestContext) {
+  const { join, pass, frozen } = await cluster(t);
   const [a, b] = [await join('a'), await join('b')];
   await ownerOf(a, table('t'), forwarded);
   frozen.add('a');
   await pass(5_000);
+  return { a, b, pass, frozen };
+}
+
+test('requests at once claim a name once', async (t) => {
+  const { b } = await frozenOwner(t);
   await Promise.all(Array.from({ length: 8 }, () => ownerOf(b, table('t'), { mustClaim: true, isRepeated: true })));
   await Promise.all(Array.from({ length: 8 }, () => b.owners.hold(table('t'))));
   assert.deepEqual(b.did, ['takes over t']);
@@ -183,11 +189,7 @@ test('a name that nothing has any more is left, and the catalog keeps nothing of
 });
 
 test('an owner that was frozen begins nothing before it has looked, and has lost what another has claimed', async (t) => {
-  const { join, pass, frozen } = await cluster(t);
-  const [a, b] = [await join('a'), await join('b')];
-  await ownerOf(a, table('t'), forwarded);
-  frozen.add('a');
-  await pass(5_000);
+  const { a, b, pass, frozen } = await frozenOwner(t);
   await ownerOf(b, table('t'), forwarded);
   assert.equal(a.owners.isOwn(table('t')), true, 'it does not know');
   const asking = a.owners.hold(table('t'));
@@ -360,11 +362,7 @@ test('a replica that joins gets its share of what is idle', async (t) => {
 });
 
 test('a replica forgets what it knew of a table before work of an earlier epoch can be confirmed again (P6)', async (t) => {
-  const { join, pass, frozen } = await cluster(t);
-  const [a, b] = [await join('a'), await join('b')];
-  await ownerOf(a, table('t'), forwarded);
-  frozen.add('a');
-  await pass(5_000);
+  const { a, b } = await frozenOwner(t);
   await ownerOf(b, table('t'), { mustClaim: true, isRepeated: true });
   assert.deepEqual(
     [...a.all, ...b.all],
