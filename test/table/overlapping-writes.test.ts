@@ -7,7 +7,7 @@ import { isCommit, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { s3 } from '#test/fixtures/stores-under-test.ts';
 import { sendUntilDirectCommit } from './direct-commits.ts';
 import { full } from './rows.ts';
-import { type Interruptions, location, never, Stage, table } from './stage.ts';
+import { byAppending, type Interruptions, location, never, Stage, table, upsert } from './stage.ts';
 
 const turns = async (): Promise<void> => {
   for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
@@ -33,18 +33,26 @@ describe('a merge that is prepared while the one before it is under way', { skip
     const versionNow = async () => (await stage.engine.open({ location })).version();
     const version = await versionNow();
     const [held, underWay, prepared] = Array.from({ length: 3 }, () => Promise.withResolvers<void>());
-    let manifests = 0;
+    const begun = { manifests: 0, following: 0 };
     proxy.faults = (request) => {
-      if (manifests > 0 && request.method === 'PUT' && request.kind === 'transaction') prepared!.resolve();
-      if (!isCommit(request) || ++manifests > 1) return undefined;
+      if (begun.manifests > 0 && request.method === 'PUT' && request.kind === 'transaction') {
+        begun.following += 1;
+        prepared!.resolve();
+      }
+      if (!isCommit(request) || ++begun.manifests > 1) return undefined;
       underWay!.resolve();
       return { kind: 'held', until: held!.promise };
     };
-    const merge = async (text: string) => stage.merge(await stage.request(full([1, text])));
+    /** Long enough for a commit, if one were begun. */
+    const meanwhile = async (): Promise<void> => {
+      for (let look = 0; look < 30; look++) await versionNow();
+    };
+    const merge = async (text: string, spec = upsert) => stage.merge(await stage.request(full([1, text]), spec));
     const first = merge('first');
     await underWay!.promise;
     const isPrepared = prepared!.promise;
-    return { stage, interruptions, ownership, version, versionNow, first, merge, isPrepared, release: held!.resolve };
+    const during = { begun, meanwhile, release: held!.resolve };
+    return { stage, interruptions, ownership, version, versionNow, first, merge, isPrepared, ...during };
   }
 
   test('is made only if this process owns the table after that one is there (P1)', async (t) => {
@@ -81,16 +89,49 @@ describe('a merge that is prepared while the one before it is under way', { skip
   });
 
   test('waits until what waited for the branch before it has had the lock (P10)', async (t) => {
-    const { stage, version, versionNow, first, merge, release } = await opened(t);
+    const { stage, version, versionNow, first, merge, meanwhile, release } = await opened(t);
     const locked = stage.locks.lockBranch(table, undefined, never);
     const second = merge('second');
-    await turns();
+    assert.equal(await Promise.race([locked, meanwhile()]), undefined, 'the first has the lock until it is answered');
     release();
     const unlock = await locked;
     assert.equal((await first).version, version + 1);
     assert.equal(await versionNow(), version + 1);
     unlock();
     assert.equal((await second).version, version + 2);
+  });
+
+  test('waits until one of two that are under way is answered (P7)', async (t) => {
+    const { version, first, merge, isPrepared, begun, meanwhile, release } = await opened(t);
+    const second = merge('second');
+    await isPrepared;
+    const third = merge('third');
+    await meanwhile();
+    assert.deepEqual(begun, { manifests: 1, following: 1 });
+    release();
+    const versions = (await Promise.all([first, second, third])).map((counts) => counts.version);
+    assert.deepEqual(versions, [version + 1, version + 2, version + 3]);
+  });
+
+  test('is not found to change nothing by a version that another program has made instead (P2, P5)', async (t) => {
+    const { stage, version, versionNow, first, merge, meanwhile, release } = await opened(t);
+    await byAppending(stage, full([2, 'past the gate']))();
+    assert.equal(await versionNow(), version + 1);
+    const second = merge('second', { ...upsert, whenMatchedUpdateAll: false });
+    await meanwhile();
+    release();
+    assert.deepEqual([(await first).version, (await second).version], [version + 2, version + 2]);
+    assert.deepEqual(await stage.rows(), ['1:first', '2:past the gate']);
+  });
+
+  test('waits until that one is answered where it is of another kind (P1)', async (t) => {
+    const { stage, version, first, begun, meanwhile, release } = await opened(t);
+    const second = stage.insert(await stage.insertRequest(full([2, 'second'])));
+    await meanwhile();
+    assert.deepEqual(begun, { manifests: 1, following: 0 });
+    release();
+    assert.deepEqual([(await first).version, (await second).version], [version + 1, version + 2]);
+    assert.deepEqual(await stage.rows(), ['1:first', '2:second']);
   });
 });
 
@@ -113,4 +154,12 @@ test('a commit that was not made does not wait for one that ended before its fir
   const first = new CommitUnderWay(undefined);
   new CommitUnderWay(first).end();
   assert.equal(await Promise.race([first.attempted(false), turns().then(() => 'waits')]), undefined);
+});
+
+test('a commit is not made where the one that it follows was not, whoever owns the table (P1)', async () => {
+  const first = new CommitUnderWay(undefined);
+  const second = new CommitUnderWay(first);
+  const isNext = second.turn({ version: 2 } as never, async () => undefined).isNext();
+  void first.attempted(false);
+  assert.equal(await isNext, false);
 });

@@ -139,10 +139,13 @@ export class Stage {
   /** Datasets that are open to read row addresses from them while commits go on. */
   #readers = 0;
 
-  private constructor(folder: string, on: readonly string[], engine: LanceEngine) {
+  readonly #storage: StageOptions['storage'];
+
+  private constructor(folder: string, on: readonly string[], engine: LanceEngine, storage: StageOptions['storage']) {
     this.folder = folder;
     this.on = on;
     this.engine = engine;
+    this.#storage = storage;
   }
 
   static async open(
@@ -162,7 +165,7 @@ export class Stage {
   ) {
     const folder = temporaryFolder((clean) => t.after(clean));
     const lance = await (storage === undefined ? engineIn(folder) : engineOn(t, storage.root, storage.options));
-    const stage = new Stage(folder, on, lance);
+    const stage = new Stage(folder, on, lance, storage);
     const catalog = await openSqliteCatalog(join(stage.folder, 'catalog.sqlite'), { holder: { command: 'test' } });
     t.after(() => catalog.close());
     catalog.recordIntents = () => stage.betweenLookAndCommit();
@@ -375,7 +378,8 @@ export class Stage {
 
   /** The table as another program opens it. */
   async externalWriter() {
-    const database = await connect(join(this.folder, 'tables'));
+    const { root = join(this.folder, 'tables'), options = {} } = this.#storage ?? {};
+    const database = await connect(root, { storageOptions: { ...options } });
     return database.openTable('t');
   }
 
