@@ -20,8 +20,9 @@ import type { IdempotencyKey, Location, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { mergeRows } from '#src/merge/request.ts';
-import { answeredOnce } from '#src/operations/idempotency/idempotency.ts';
+import { answeredOnce, Idempotency } from '#src/operations/idempotency/idempotency.ts';
 import { createIndex } from '#src/operations/indexes/create-index.ts';
+import { createNamespace } from '#src/operations/namespaces.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { countRows } from '#src/operations/tables/describe-table.ts';
 import { dropTable } from '#src/operations/tables/drop-table.ts';
@@ -114,6 +115,7 @@ async function start(t: TestContext) {
     faults,
     engineFaults,
     close,
+    deps,
     settle: () => deps.idempotency.settle(),
     drop: (key: string) => answeredOnce('drop_table', dropTable)(deps)({ table, idempotency: keyOnly(key) }, scope),
     createIndex: (key: string) => createIndex(deps)({ ...indexOnN, idempotency: keyOnly(key) }, scope),
@@ -121,6 +123,14 @@ async function start(t: TestContext) {
     count: () => countRows(deps)({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
 }
+
+/** Another process with the same catalog. */
+const elsewhereOf = <Deps extends Omit<ConstructorParameters<typeof Idempotency>[0], 'idempotencyKeptMs'>>(
+  deps: Deps,
+) => ({
+  ...deps,
+  idempotency: new Idempotency({ ...deps, idempotencyKeptMs: 60_000 }),
+});
 
 const refusedAs = (kind: ErrorName) => (error: unknown) => error instanceof LancegateError && error.kind === kind;
 const brokenDisk = () => Promise.reject(new LancegateError('Internal', 'a full disk'));
@@ -274,4 +284,46 @@ test('a merge whose write intent cannot be recorded is not made', async (t) => {
   assert.equal((await merge(1)).isReplay, false);
   assert.equal((await merge(1)).isReplay, true);
   assert.equal(await count(), 2);
+});
+
+for (const [what, order] of [
+  ['finds it done', 'before'],
+  ['cannot record its own', 'after'],
+] as const) {
+  test(`of two processes that work for one key, the one that ${what} gets the answer of the other (P6)`, async (t) => {
+    const { deps: here } = await start(t);
+    const elsewhere = elsewhereOf(here);
+    const namespace = ['n' as ObjectName];
+    const mode = order === 'before' ? 'create' : 'exist_ok';
+    const request = { namespace, mode, properties: { owner: 'ann' }, idempotency: keyOnly('k') } as const;
+    const asked: typeof createNamespace = (deps) => async (command) => {
+      const work = () => createNamespace(deps)(command);
+      const other = () => answeredOnce('create_namespace', createNamespace)(elsewhere)(request, scope);
+      if (order === 'before') await other();
+      const done = await work();
+      await other();
+      return done;
+    };
+    const once = answeredOnce('create_namespace', asked)(here);
+    assert.deepEqual(await once(request, scope), { result: { owner: 'ann' }, isReplay: true });
+    const { result } = await once(request, scope);
+    assert.deepEqual(result, { owner: 'ann' });
+  });
+}
+
+test('of two processes that work for one key, the one with another request is not told what the other did (P6)', async (t) => {
+  const { deps: here } = await start(t);
+  const elsewhere = elsewhereOf(here);
+  const namespace = ['n' as ObjectName];
+  const request = { namespace, mode: 'overwrite', idempotency: keyOnly('k') } as const;
+  const asked: typeof createNamespace = (deps) => async (command) => {
+    const done = await createNamespace(deps)(command);
+    await answeredOnce('create_namespace', createNamespace)(elsewhere)(
+      { ...request, properties: { owner: 'bob' } },
+      scope,
+    );
+    return done;
+  };
+  const once = answeredOnce('create_namespace', asked)(here);
+  await assert.rejects(once({ ...request, properties: { owner: 'ann' } }, scope), refusedAs('Internal'));
 });

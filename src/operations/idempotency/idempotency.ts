@@ -16,8 +16,8 @@
  *   what the first one did: `TableTagAlreadyExists`, `TableNotFound`.
  * - Only successes are recorded. A refusal wrote nothing, so the same request may be tried again under the same key.
  * - Of several requests with one key at once, one works and the others wait for its answer, within their own deadlines.
- *   The lock of a key is of this process, as all locks are. Where a table moves to another replica, two attempts may work at once:
- *   the catalog records the outcome of one of them.
+ *   The lock of a key is of this process, as all locks are. Where a table moves to another replica, or a namespace is changed by two,
+ *   two attempts may work at once: the catalog records the outcome of one of them.
  *
  * Costs, for requests with a key only: the digest of the body, a catalog look-up, and for merges one more catalog
  * transaction per commit, whatever the number of requests in it.
@@ -91,7 +91,7 @@ export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer 
   answer: JSON.stringify(result),
 });
 
-/** `isReplay`: an earlier request with this key got this answer; this one did nothing. */
+/** `isReplay`: the answer is that to another request with this key. */
 export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
 /** The whole answer of an operation that has no other fields, and that may be nothing. */
@@ -177,7 +177,7 @@ export class Idempotency {
     return this.#locked(keyed, scope.signal, async () => {
       const first = await this.#firstAnswer<Result>(keyed);
       if (first !== undefined) return { ...first, isReplay: true };
-      return { ...(await this.#work(keyed, work)), isReplay: false };
+      return { isReplay: false, ...(await this.#work(keyed, work)) };
     });
   }
 
@@ -195,10 +195,30 @@ export class Idempotency {
       if (keyed === undefined) return { result: await work() };
       const request = await keyed.request();
       using _room = this.#catalog.reserveRoom(0, 1);
-      const answer = { result: await work() };
-      await this.#catalog.recordTransactions([], [keyedAnswer(request, answer)]).catch(doneUnrecorded);
-      return answer;
+      return await this.#unlessAnsweredElsewhere(keyed, async () => {
+        const answer = { result: await work() };
+        await this.#catalog.recordTransactions([], [keyedAnswer(request, answer)]).catch(doneUnrecorded);
+        return answer;
+      });
     });
+  }
+
+  /**
+   * Two replicas may work for one key at once, where a name has no owner or has just moved. The later one finds the work done, or the
+   * answer recorded: then the recorded one is its answer, too.
+   */
+  async #unlessAnsweredElsewhere<Result extends object>(
+    keyed: Keyed,
+    work: () => Promise<Result>,
+  ): Promise<Result & { readonly isReplay?: true }> {
+    try {
+      return await work();
+    } catch (error) {
+      // compensated: without an answer to this request, the client learns why the work failed
+      const first = await this.#firstAnswer<Result>(keyed).catch(() => undefined);
+      if (first === undefined) throw error;
+      return { ...first, isReplay: true };
+    }
   }
 
   /** Of one table, or of all: when interrupted commits are undone and before new ones begin. */
