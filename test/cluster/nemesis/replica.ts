@@ -36,7 +36,8 @@ export class Replica {
   }
 
   get url(): string {
-    return `http://${this.#namespace?.replicaOf('clients') ?? '127.0.0.1'}:${this.port}`;
+    const scheme = this.#environment.LANCEGATE_TLS_CERTIFICATE === undefined ? 'http' : 'https';
+    return `${scheme}://${this.#namespace?.replicaOf('clients') ?? '127.0.0.1'}:${this.port}`;
   }
 
   get condition(): Condition {
