@@ -60,6 +60,9 @@ const indexOnN = {
   ...{ rowsPerPartition: undefined, isReplacing: false },
 };
 
+const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
+const upsert = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true };
+
 type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'recordIntents' | 'closeBranch' | 'reserveRoom'>>;
 
 async function start(t: TestContext) {
@@ -108,8 +111,6 @@ async function start(t: TestContext) {
     await catalog.close();
   });
   await createTable(deps)({ ...creation, ...contentOf(0, 'create') }, scope);
-  const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
-  const command = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true };
   return {
     catalog,
     faults,
@@ -119,7 +120,7 @@ async function start(t: TestContext) {
     settle: () => deps.idempotency.settle(),
     drop: (key: string) => answeredOnce('drop_table', dropTable)(deps)({ table, idempotency: keyOnly(key) }, scope),
     createIndex: (key: string) => createIndex(deps)({ ...indexOnN, idempotency: keyOnly(key) }, scope),
-    merge: (n: number, key = `k${n}`) => mergeRows(deps)({ ...command, ...contentOf(n, key) }, scope),
+    merge: (n: number, key = `k${n}`) => mergeRows(deps)({ ...upsert, ...contentOf(n, key) }, scope),
     count: () => countRows(deps)({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
 }
