@@ -6,7 +6,7 @@ import { describe, test } from 'node:test';
 import { connect, type Table } from '@lancedb/lancedb';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
-import { basePath, dataFile, fragment, manifest } from '#src/lance-format/messages.ts';
+import { basePath, dataFile, fragment, index, indexSection, manifest, uuid } from '#src/lance-format/messages.ts';
 import { type Decoded, decode, edit, encode } from '#src/lance-format/protobuf.ts';
 import { type Proposed, propose, stage, stagedBytes } from '#test/fixtures/proposed-version.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
@@ -156,11 +156,13 @@ describe('a version that a program of Lance proposes', () => {
     await isRefused(create({ ...proposed, manifest_path: `x${path}` }), 400, 13, /manifest_path/);
   });
 
-  /** The proposed manifest with other fields. */
-  const edited = (proposed: Proposed, changes: Decoded<typeof manifest>) => {
+  /** The proposed manifest with other fields, or with these indexes. */
+  const edited = (proposed: Proposed, changes: Decoded<typeof manifest>, indexes?: readonly Uint8Array[]) => {
     const file = stagedBytes(proposed);
-    const { message, ...rest } = sectionsOf(file);
-    const bytes = manifestFileOf({ message: edit(manifest, message, changes), ...rest }, file);
+    const sections = sectionsOf(file);
+    const message = edit(manifest, sections.message, changes);
+    const section = indexes === undefined ? sections.indexes : encode(indexSection, { indexes });
+    const bytes = manifestFileOf({ ...sections, message, indexes: section }, file);
     return stage(pathOf(), proposed.version, bytes, proposed.branch);
   };
   const fragments = (proposed: Proposed) => decode(manifest, sectionsOf(stagedBytes(proposed)).message).fragments ?? [];
@@ -190,6 +192,9 @@ describe('a version that a program of Lance proposes', () => {
     const fragments = Array.from({ length: 2 ** 20 }, () => empty);
     const crowded = [{ fragments }, { fragments: [encode(fragment, { files: fragments })] }];
     for (const changes of crowded) refused(await create(edited(proposed, changes)), 400, 13, /more parts/);
+    refused(await create(edited(proposed, {}, fragments)), 400, 13, /more parts/);
+    const walOfMemory = encode(index, { uuid: encode(uuid, { bytes: Buffer.alloc(16, 1) }), name: '__lance_mem_wal' });
+    refused(await create(edited(proposed, {}, [walOfMemory])), 400, 13, /write-ahead log/);
     refused(await create(edited(proposed, { version: 3 })), 400, 13, /of version 3/);
     refused(await create(edited(proposed, { branch: 'dev' })), 400, 13, /another branch/);
     refused(await create(edited(proposed, { readerFlags: 2n ** 40n })), 400, 13, /feature flags .*1099511627776/);
