@@ -57,29 +57,31 @@ function openPlain(path: string): number | undefined {
 
 /** On an object store. */
 export class StoreFiles implements BranchFiles {
-  readonly #mirror: BranchMirror;
+  readonly #branch: Pick<BranchMirror, 'store' | 'prefix'>;
 
-  constructor(mirror: BranchMirror) {
-    this.#mirror = mirror;
+  constructor(branch: Pick<BranchMirror, 'store' | 'prefix'>) {
+    this.#branch = branch;
   }
 
   async read(path: string, most: number): Promise<Buffer | 'too large' | undefined> {
     const size = await this.sizeOf(path);
     if (size === undefined || size > most) return size === undefined ? undefined : 'too large';
-    return this.#mirror.store.get(this.#keyOf(path));
+    if (size === 0) return Buffer.alloc(0); // stores refuse an empty range
+    // Its writer may have replaced it by a larger one since it was listed.
+    return this.#branch.store.get(this.#keyOf(path), { start: 0, end: size });
   }
 
   async sizeOf(path: string): Promise<number | undefined> {
     const key = this.#keyOf(path);
-    const [first] = await Array.fromAsync(this.#mirror.store.list({ prefix: key, most: 1 }));
+    const [first] = await Array.fromAsync(this.#branch.store.list({ prefix: key, most: 1 }));
     return first?.key === key ? first.bytes : undefined;
   }
 
   remove(path: string): void {
-    void this.#mirror.store.delete([this.#keyOf(path)]).catch(() => undefined);
+    void this.#branch.store.delete([this.#keyOf(path)]).catch(() => undefined);
   }
 
   #keyOf(path: string): string {
-    return `${this.#mirror.prefix}${path}`;
+    return `${this.#branch.prefix}${path}`;
   }
 }
