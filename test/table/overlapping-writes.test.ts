@@ -1,11 +1,12 @@
 /** What a merge waits for that is prepared while the one before it is under way on an object store (docs/adr/0040). */
 import assert from 'node:assert/strict';
 import { after, describe, type TestContext, test } from 'node:test';
+import type { KeyedRequest } from '#src/catalog/port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { CommitUnderWay } from '#src/write/commit-under-way.ts';
 import { isCommit, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { s3 } from '#test/fixtures/stores-under-test.ts';
-import { sendUntilDirectCommit } from './direct-commits.ts';
+import { directCommits, sendUntilDirectCommit } from './direct-commits.ts';
 import { full } from './rows.ts';
 import { byAppending, type Interruptions, location, never, Stage, table, upsert } from './stage.ts';
 
@@ -34,10 +35,13 @@ describe('a merge that is prepared while the one before it is under way', { skip
     const version = await versionNow();
     const [held, underWay, prepared] = Array.from({ length: 3 }, () => Promise.withResolvers<void>());
     const begun = { manifests: 0, following: 0 };
+    /** Of what follows the first merge. */
+    const files: { until?: Promise<void> } = {};
     proxy.faults = (request) => {
       if (begun.manifests > 0 && request.method === 'PUT' && request.kind === 'transaction') {
         begun.following += 1;
         prepared!.resolve();
+        return begun.following === 1 && files.until ? { kind: 'held', until: files.until } : undefined;
       }
       if (!isCommit(request) || ++begun.manifests > 1) return undefined;
       underWay!.resolve();
@@ -51,7 +55,7 @@ describe('a merge that is prepared while the one before it is under way', { skip
     const first = merge('first');
     await underWay!.promise;
     const isPrepared = prepared!.promise;
-    const during = { begun, meanwhile, release: held!.resolve };
+    const during = { begun, files, meanwhile, release: held!.resolve };
     return { stage, interruptions, ownership, version, versionNow, first, merge, isPrepared, ...during };
   }
 
@@ -124,6 +128,43 @@ describe('a merge that is prepared while the one before it is under way', { skip
     assert.deepEqual(await stage.rows(), ['1:first', '2:past the gate']);
   });
 
+  test('is matched again, as that one is, after several versions that other programs have made instead (P2)', async (t) => {
+    const { stage, version, first, merge, isPrepared, release } = await opened(t);
+    const second = merge('second');
+    await isPrepared;
+    for (const id of [2, 3]) await byAppending(stage, full([id, 'past the gate']))();
+    const known = directCommits(stage);
+    release();
+    assert.deepEqual([(await first).version, (await second).version], [version + 3, version + 4]);
+    assert.ok(directCommits(stage) > known, 'the key index is not given up');
+    assert.deepEqual(await stage.rows(), ['1:second', '2:past the gate', '3:past the gate']);
+  });
+
+  test('is matched again where that one was overtaken before its own files were there (P2)', async (t) => {
+    const { stage, version, first, merge, isPrepared, files, meanwhile, release } = await opened(t);
+    const uploaded = Promise.withResolvers<void>();
+    files.until = uploaded.promise;
+    const second = merge('second');
+    await isPrepared;
+    await byAppending(stage, full([2, 'past the gate']))();
+    release();
+    await meanwhile();
+    uploaded.resolve();
+    assert.deepEqual([(await first).version, (await second).version], [version + 2, version + 3]);
+    assert.deepEqual(await stage.rows(), ['1:second', '2:past the gate']);
+  });
+
+  test('leaves nothing of what was planned to the merges after both (P2)', async (t) => {
+    const { stage, first, merge, isPrepared, release } = await opened(t);
+    const second = merge('second');
+    await isPrepared;
+    release();
+    await Promise.all([first, second]);
+    await (await stage.externalWriter()).delete('id = 1');
+    assert.equal((await merge('third')).numInsertedRows, 1);
+    assert.deepEqual(await stage.rows(), ['1:third']);
+  });
+
   test('waits until that one is answered where it is of another kind (P1)', async (t) => {
     const { stage, version, first, begun, meanwhile, release } = await opened(t);
     const second = stage.insert(await stage.insertRequest(full([2, 'second'])));
@@ -162,4 +203,26 @@ test('a commit is not made where the one that it follows was not, whoever owns t
   const isNext = second.turn({ version: 2 } as never, async () => undefined).isNext();
   void first.attempted(false);
   assert.equal(await isNext, false);
+});
+
+test('a commit by row address follows no version that a reader has found since the ownership was confirmed (P1)', async (t) => {
+  const stage = await Stage.open(t, full([1, 'old']), { hasKeyIndex: true });
+  await sendUntilDirectCommit(stage, () => stage.request(full([1, 'old'])));
+  let looks = 0;
+  stage.betweenLookAndCommit = async () => {
+    looks += 1;
+    if (looks > 1) return;
+    await byAppending(stage, full([2, 'past the gate']))();
+    await stage.datasets.latest(location, undefined);
+  };
+  const keyed = {
+    owner: 'o',
+    key: 'k',
+    requestDigest: 'd',
+    bodyDigest: 'd',
+    expiresAtMs: 0,
+  } as unknown as KeyedRequest;
+  await stage.merge({ ...(await stage.request(full([1, 'new'], [2, 'new']))), keyed });
+  assert.equal(looks, 2);
+  assert.deepEqual(await stage.rows(), ['1:new', '2:new']);
 });
