@@ -1,114 +1,21 @@
 /** Which replica acts as the owner of a name, over time: with real queries, and clocks that the test moves. */
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
 import type { SharedCatalog } from '#src/catalog/replica-port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import type { TableRef } from '#src/kernel/ids.ts';
-import { NamesHere } from '#src/ownership/names-here.ts';
 import { chosenFor } from '#src/ownership/rendezvous.ts';
-import { ReplicaOwners } from '#src/ownership/replica-owners.ts';
-import type { OwnedWork } from '#src/table/table-owners.ts';
-import { place, table } from '#test/contract/catalog/fixtures.ts';
+import { table } from '#test/contract/catalog/fixtures.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
-import { openMemoryCatalog } from '#test/fixtures/shared-catalog.ts';
-import { ManualClock } from '#test/http-unit/manual-clock.ts';
-
-const turns = async (): Promise<void> => {
-  for (let turn = 0; turn < 60; turn++) await new Promise(setImmediate);
-};
-
-/** Several replicas with one database. Time passes for all of them at once, save for those that are frozen. */
-async function cluster(t: TestContext) {
-  let nowMs = 1_000_000;
-  const database = await openMemoryCatalog(() => nowMs, randomUUID);
-  t.after(() => database.close());
-  const clocks = new Map<string, ManualClock>();
-  const frozen = new Set<string>();
-
-  const join = async (id: string, change: (catalog: SharedCatalog) => SharedCatalog = (catalog) => catalog) => {
-    const clock = new ManualClock();
-    clocks.set(id, clock);
-    const names = new NamesHere(id);
-    const did: string[] = [];
-    const handOver: { how: OwnedWork['handOver'] } = { how: async () => 'settled' };
-    const storage: { reach: () => Promise<void> } = { reach: async () => {} };
-    const catalog = change(await database.catalogOf(names));
-    const owners = new ReplicaOwners({
-      catalog,
-      names,
-      clock,
-      monotonicMs: () => nowMs,
-      logger: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} } as never,
-    });
-    await owners.start({
-      takeOver: async (taken) => void did.push(`takes over ${(taken as TableRef).name}`),
-      handOver: (given, signal) => {
-        did.push(`hands over ${given.name}`);
-        return handOver.how(given, signal);
-      },
-      forget: async (given) => void did.push(`forgets ${given.name} in epoch ${names.epochOf(given)}`),
-      isIdle: () => true,
-    });
-    await owners.join(`http://${id}`, () => storage.reach());
-    await turns();
-    return {
-      id,
-      owners,
-      catalog,
-      declare: (ref: TableRef) => catalog.declareTable(ref, place(`${ref.name}.lance`), {}),
-      all: did,
-      get did() {
-        return did.filter((each) => !each.startsWith('forgets'));
-      },
-      handOver,
-      storage,
-    };
-  };
-  const pass = async (ms: number): Promise<void> => {
-    for (let passed = 0; passed < ms; passed += 500) {
-      nowMs += 500;
-      for (const [id, clock] of clocks) if (!frozen.has(id)) clock.advance(500);
-      await turns();
-    }
-  };
-  return { join, pass, until: passUntil(pass), frozen };
-}
-
-/** Lets time pass until the work is done. */
-const passUntil =
-  (pass: (ms: number) => Promise<void>) =>
-  async <Result>(work: Promise<Result>): Promise<Result> => {
-    let isDone = false;
-    void work.finally(() => {
-      isDone = true;
-    });
-    while (!isDone) await pass(500);
-    return work;
-  };
-
-type Joined = Awaited<ReturnType<Awaited<ReturnType<typeof cluster>>['join']>>;
-
-const asked = { mustClaim: false };
-const forwarded = { mustClaim: true };
-const ownerOf = async (
-  { id, owners }: Joined,
-  ref: TableRef,
-  question: Parameters<ReplicaOwners['ownerOf']>[1] = asked,
-) => {
-  const owner = await owners.ownerOf(ref, question);
-  return owner.kind === 'self' ? id : owner.id;
-};
-const refusalOf = async (work: Promise<unknown> | undefined) =>
-  work?.then(
-    () => undefined,
-    (error: unknown) => (error instanceof LancegateError ? error.kind : error),
-  );
+import { cluster, forwarded, type Joined, ownerOf, refusalOf, turns } from './joined-replicas.ts';
 
 test('all replicas name the same one for a name, and it claims it when it is asked', async (t) => {
   const { join, pass } = await cluster(t);
   const replicas = [await join('a'), await join('b'), await join('c')];
   await pass(1_000);
+  assert.deepEqual(
+    replicas[0]!.owners.others().map(({ id }) => id),
+    ['b', 'c'],
+  );
   for (const name of ['t1', 't2', 't3', 't4', 't5']) {
     const named = await Promise.all(replicas.map((replica) => ownerOf(replica, table(name))));
     assert.equal(new Set(named).size, 1);
@@ -119,7 +26,7 @@ test('all replicas name the same one for a name, and it claims it when it is ask
   }
 });
 
-/** `a` owns the table and has stood still beyond its lease; nothing has asked `b` yet. */
+/** `a` owns the table and has stood still beyond its lease. */
 async function frozenOwner(t: TestContext) {
   const { join, pass, frozen } = await cluster(t);
   const [a, b] = [await join('a'), await join('b')];
@@ -390,4 +297,50 @@ test('a replica that does not reach the storage is succeeded within a lease, and
   const names = Array.from({ length: 20 }, (_, index) => table(`n${index}`));
   const owners = await until(Promise.all(names.map((each) => ownerOf(other, each))));
   assert.deepEqual(new Set(owners), new Set(['a', 'b']));
+});
+
+test('a takeover that fails leaves the table to whoever comes next, with what is to be undone (P6)', async (t) => {
+  const { join, pass, frozen } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  b.takeOver.how = () => Promise.reject(new LancegateError('StorageUnavailable', 'the store does not answer'));
+  frozen.add('a');
+  await pass(5_000);
+  const asking = { mustClaim: true, isRepeated: true };
+  assert.equal(await refusalOf(b.owners.ownerOf(table('t'), asking)), 'StorageUnavailable');
+  assert.equal(b.owners.isOwn(table('t')), false);
+  assert.equal(await refusalOf(b.owners.confirm(table('t'))), 'WriterMoved');
+  frozen.delete('a');
+  await pass(1_500);
+  assert.equal(await ownerOf(a, table('t'), asking), 'a', 'no replica owns it');
+  assert.deepEqual(a.did, ['takes over t']);
+});
+
+test('a table that is being created stays with its replica until that ends', async (t) => {
+  const { join, pass, until } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  await ownerOf(a, table('t'), forwarded);
+  a.handOver.how = async () => 'busy';
+  await until(a.owners.leave());
+  assert.equal(a.owners.isOwn(table('t')), true);
+  await pass(1_000);
+  assert.equal(await ownerOf(b, table('t')), 'a');
+  await until(a.owners.close());
+  assert.equal(await ownerOf(b, table('t'), { mustClaim: false, isRepeated: true }), 'b');
+  assert.deepEqual(b.did, ['takes over t']);
+});
+
+test('a replica without the storage knows who lives, and leaves in order', async (t) => {
+  const { join, pass, until } = await cluster(t);
+  const a = await join('a');
+  a.storage.reach = () => Promise.reject(new Error('no route'));
+  const b = await join('b');
+  const idsOf = ({ owners }: Joined) => owners.others().map(({ id }) => id);
+  await pass(6_000);
+  assert.deepEqual([idsOf(a), idsOf(b)], [['b'], []]);
+  await until(a.owners.leave());
+  await pass(1_000);
+  assert.deepEqual([idsOf(a), idsOf(b)], [['b'], ['a']]);
+  const names = Array.from({ length: 8 }, (_, index) => table(`n${index}`));
+  for (const name of names) assert.equal(await ownerOf(b, name), 'b');
 });

@@ -4,7 +4,7 @@ import { after, describe, type TestContext, test } from 'node:test';
 import type { KeyedRequest } from '#src/catalog/port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { CommitUnderWay } from '#src/write/commit-under-way.ts';
-import { isCommit, startStoreProxy } from '#test/fixtures/store-proxy.ts';
+import { type Fault, isCommit, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { s3 } from '#test/fixtures/stores-under-test.ts';
 import { directCommits, sendUntilDirectCommit } from './direct-commits.ts';
 import { full } from './rows.ts';
@@ -14,11 +14,38 @@ const turns = async (): Promise<void> => {
   for (let turn = 0; turn < 100; turn++) await new Promise(setImmediate);
 };
 
+/** The first manifest is held until `release`; or it is made, and the store does not say so. */
+function watched(proxy: StoreProxy, answer: 'held' | 'lost') {
+  const [held, underWay, prepared] = [1, 2, 3].map(() => Promise.withResolvers<void>());
+  const begun = { manifests: 0, following: 0 };
+  /** `until`: those of what follows the first merge wait. */
+  const files: { until?: Promise<void>; areManifestsCut?: boolean } = {};
+  const beginFollowing = (): Fault | undefined => {
+    begun.following += 1;
+    prepared!.resolve();
+    return begun.following === 1 && files.until ? { kind: 'held', until: files.until } : undefined;
+  };
+  const beginManifest = (): Fault | undefined => {
+    begun.manifests += 1;
+    if (begun.manifests > 1) return undefined;
+    underWay!.resolve();
+    files.areManifestsCut = answer === 'lost';
+    return answer === 'lost' ? { kind: 'lost answer' } : { kind: 'held', until: held!.promise };
+  };
+  proxy.faults = (request) => {
+    if (files.areManifestsCut && request.kind === 'manifest') return { kind: 'cut before' };
+    if (isCommit(request)) return beginManifest();
+    const isOfFollowing = begun.manifests > 0 && request.method === 'PUT' && request.kind === 'transaction';
+    return isOfFollowing ? beginFollowing() : undefined;
+  };
+  return { begun, files, underWay: underWay!.promise, isPrepared: prepared!.promise, release: held!.resolve };
+}
+
 describe('a merge that is prepared while the one before it is under way', { skip: s3.without ?? false }, async () => {
   const started = s3.without === undefined ? await s3.start(after) : undefined;
 
-  /** The manifest of the first merge is held until `release`. */
-  async function opened(t: TestContext) {
+  /** The first merge is under way. */
+  async function opened(t: TestContext, answer: 'held' | 'lost' = 'held') {
     const { storageOptions, newRoot } = started ?? assert.fail();
     const proxy = await startStoreProxy((clean) => t.after(clean), storageOptions);
     const interruptions: Interruptions = {};
@@ -33,29 +60,15 @@ describe('a merge that is prepared while the one before it is under way', { skip
     await sendUntilDirectCommit(stage, () => stage.request(full([1, 'old'])));
     const versionNow = async () => (await stage.engine.open({ location })).version();
     const version = await versionNow();
-    const [held, underWay, prepared] = Array.from({ length: 3 }, () => Promise.withResolvers<void>());
-    const begun = { manifests: 0, following: 0 };
-    /** Of what follows the first merge. */
-    const files: { until?: Promise<void> } = {};
-    proxy.faults = (request) => {
-      if (begun.manifests > 0 && request.method === 'PUT' && request.kind === 'transaction') {
-        begun.following += 1;
-        prepared!.resolve();
-        return begun.following === 1 && files.until ? { kind: 'held', until: files.until } : undefined;
-      }
-      if (!isCommit(request) || ++begun.manifests > 1) return undefined;
-      underWay!.resolve();
-      return { kind: 'held', until: held!.promise };
-    };
+    const { begun, files, underWay, isPrepared, release } = watched(proxy, answer);
     /** Long enough for a commit, if one were begun. */
     const meanwhile = async (): Promise<void> => {
       for (let look = 0; look < 30; look++) await versionNow();
     };
     const merge = async (text: string, spec = upsert) => stage.merge(await stage.request(full([1, text]), spec));
     const first = merge('first');
-    await underWay!.promise;
-    const isPrepared = prepared!.promise;
-    const during = { begun, files, meanwhile, release: held!.resolve };
+    await underWay;
+    const during = { begun, files, meanwhile, release };
     return { stage, interruptions, ownership, version, versionNow, first, merge, isPrepared, ...during };
   }
 
@@ -152,6 +165,15 @@ describe('a merge that is prepared while the one before it is under way', { skip
     uploaded.resolve();
     assert.deepEqual([(await first).version, (await second).version], [version + 2, version + 3]);
     assert.deepEqual(await stage.rows(), ['1:second', '2:past the gate']);
+  });
+
+  test('finds the files of that one, which was made, and of which nothing was known (P1, P3, P6)', async (t) => {
+    const { stage, first, merge, files } = await opened(t, 'lost');
+    await assert.rejects(first, { kind: 'Internal' });
+    files.areManifestsCut = false;
+    assert.deepEqual(await stage.rows(), ['1:first']);
+    await merge('second');
+    assert.deepEqual(await stage.rows(), ['1:second']);
   });
 
   test('leaves nothing of what was planned to the merges after both (P2)', async (t) => {
