@@ -1,6 +1,11 @@
+import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import type { Location } from '#src/kernel/ids.ts';
+import { tableFromArrays } from 'apache-arrow';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { engineContract } from '#test/contract/engine.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { startAzureEmulator, withoutAzureEmulator } from '#test/fixtures/azure-emulator.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { azure, google, s3 } from '#test/fixtures/stores-under-test.ts';
@@ -17,3 +22,15 @@ for (const { name, without, start } of [s3, azure, google]) {
     return { engine: await engineOn(t, root, storageOptions), storage: 'object store', externalWriter };
   });
 }
+
+test('one SAS token of Azure lets in the service and the engine', {
+  skip: withoutAzureEmulator ?? false,
+}, async (t) => {
+  const { newRoot, optionsWithToken } = await startAzureEmulator((clean) => t.after(clean));
+  const engine = await engineOn(t, newRoot(), optionsWithToken);
+  t.after(() => engine.close());
+  const rows = ipcFile(tableFromArrays({ id: [1, 2] }));
+  const dataset = await createDataset(engine, 't.lance' as Location, rows, {});
+  await dataset.createBranch('made-by-the-engine' as BranchName, { branch: undefined, version: undefined });
+  assert.deepEqual([await dataset.countRows(), (await dataset.listBranches()).length], [2, 1]);
+});
