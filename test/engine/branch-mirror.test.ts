@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
 import { StoreCommits } from '#src/engine/lance/commit/store-commits.ts';
 import { BranchMirror, knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
@@ -16,31 +16,45 @@ import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const location = 't.lance' as Location;
 
-test('a process that was frozen for long looks before it takes a number, which may be free again (P1)', async (t) => {
+/** A branch of one version in a store of the test, and its mirror. */
+async function mirrored(t: TestContext, nowMs: () => number) {
   const folder = temporaryFolder((clean) => t.after(clean));
   const dataset = await createDataset(engineIn(folder), location, ipcFile(tableFromArrays({ id: [1] })), {});
   dataset.close();
   const bucket = temporaryFolder((clean) => t.after(clean));
   cpSync(join(folder, location), join(bucket, location), { recursive: true });
   const store = new FolderStore(bucket);
-  let listings = 0;
+  const listings: (number | undefined)[] = [];
   const list = store.list.bind(store);
   store.list = (request) => {
-    listings += 1;
+    listings.push(request.most);
     return list(request);
   };
-  let nowMs = 1_000_000;
   const mirror = new BranchMirror({
     ...{ store, datasetPrefix: `${location}/`, datasetUri: `s3://b/${location}`, branch: undefined },
     datasetPath: join(
       temporaryFolder((clean) => t.after(clean)),
       location,
     ),
-    fresh: { nowMs: () => nowMs, uuid: randomUUID },
+    fresh: { nowMs, uuid: randomUUID },
   });
+  return { store, listings, mirror };
+}
+
+test('a look lists few names, also where other programs have staged some beside the newest manifest', async (t) => {
+  const { store, listings, mirror } = await mirrored(t, Date.now);
+  for (let staged = 0; staged < 8; staged++)
+    await store.put(`${location}/_versions/0-staged-${staged}`, Buffer.from('x'));
+  assert.equal(await mirror.newestToWrite(), 1);
+  assert.deepEqual(listings, [9]);
+});
+
+test('a process that was frozen for long looks before it takes a number, which may be free again (P1)', async (t) => {
+  let nowMs = 1_000_000;
+  const { listings, mirror } = await mirrored(t, () => nowMs);
   assert.equal(await mirror.newestToWrite(), 1);
   assert.equal(await mirror.newestToWrite(), 1);
-  assert.equal(listings, 1);
+  assert.equal(listings.length, 1);
   const head = (await mirror.take(1)) ?? assert.fail();
   const next = fenceVersion(head.bytes, {}, { transactionId: randomUUID(), committedAtMs: nowMs });
   nowMs += knownForMs;
@@ -49,5 +63,5 @@ test('a process that was frozen for long looks before it takes a number, which m
   assert.equal(await commits.newest(), 1);
   assert.equal(await commits.make(next, head.path), true);
   assert.equal(await mirror.newestToWrite(), 2);
-  assert.equal(listings, 2);
+  assert.equal(listings.length, 2);
 });
