@@ -97,6 +97,9 @@ export interface KeyedAnswer extends KeyedRequest {
   readonly answer: string;
 }
 
+/** Makes the answer to a keyed request of what has been done; the transaction that does it records it, too. */
+export type AnswerOf<Done> = (done: Done) => KeyedAnswer;
+
 /** A location on storage that a table has or had. */
 export interface KnownLocation {
   readonly location: Location;
@@ -166,9 +169,17 @@ export interface OpenBranchRecord extends OpenBranch {
 
 export interface NamespaceCatalog {
   /** `NamespaceNotFound` (the parent), `NamespaceAlreadyExists`. The root always exists. */
-  createNamespace(path: NamespacePath, properties: Properties): Promise<NamespaceRecord>;
+  createNamespace(
+    path: NamespacePath,
+    properties: Properties,
+    answered?: AnswerOf<NamespaceRecord>,
+  ): Promise<NamespaceRecord>;
   /** Replaces the properties. `NamespaceNotFound`. */
-  updateNamespace(path: NamespacePath, properties: Properties): Promise<NamespaceRecord>;
+  updateNamespace(
+    path: NamespacePath,
+    properties: Properties,
+    answered?: AnswerOf<NamespaceRecord>,
+  ): Promise<NamespaceRecord>;
   findNamespace(path: NamespacePath): Promise<NamespaceRecord | undefined>;
   /** Names of the direct children. `NamespaceNotFound`. */
   listNamespaces(parent: NamespacePath, page: PageRequest): Promise<readonly ObjectName[]>;
@@ -176,7 +187,7 @@ export interface NamespaceCatalog {
    * Removes an empty namespace. `NamespaceNotFound`, `NamespaceNotEmpty` (tables, reservations or children),
    * `InvalidInput` for the root.
    */
-  dropNamespace(path: NamespacePath): Promise<void>;
+  dropNamespace(path: NamespacePath, answered?: AnswerOf<void>): Promise<void>;
   /**
    * Everything below `path`, deepest first, `path` itself last: what a cascading drop has to go through. Empty if there
    * is no such namespace.
@@ -195,26 +206,31 @@ export interface TableCatalog {
    * Makes a declared-only table. `NamespaceNotFound`, `TableAlreadyExists`; `ConcurrentCreate` while one is reserved,
    * or if the location is not fresh any more.
    */
-  declareTable(ref: TableRef, location: Location, properties: Properties): Promise<TableRecord>;
+  declareTable(
+    ref: TableRef,
+    location: Location,
+    properties: Properties,
+    answered?: AnswerOf<TableRecord>,
+  ): Promise<TableRecord>;
   /**
    * Adopts existing files as a `created` table. As `declareTable`, but `InvalidInput` if a table holds the location, or one
    * inside or around it, and `ConcurrentCreate` if `seen` or `replaces` no longer holds.
    */
-  registerTable(adoption: Adoption): Promise<TableRecord>;
+  registerTable(adoption: Adoption, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
   /** The known locations that are this one, lie inside it or around it, in the order of their locations. */
   locationsAt(location: Location, spelling: Spelling): Promise<readonly KnownLocation[]>;
   /**
    * Makes the table invisible and its location discarded, in one step. `TableNotFound`. A create under way that writes
    * to the same location keeps it.
    */
-  dropTable(ref: TableRef): Promise<TableRecord>;
+  dropTable(ref: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
   /**
    * Gives the table another name, in one step: its id, location, files and open branches stay. `TableNotFound`, `NamespaceNotFound`,
    * `TableAlreadyExists`; `ConcurrentCreate` while a create of either name is under way, which may be about to replace the table.
    */
-  renameTable(from: TableRef, to: TableRef): Promise<TableRecord>;
+  renameTable(from: TableRef, to: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
   /** Forgets the table and leaves its files alone (its location stays used). `TableNotFound`. */
-  deregisterTable(ref: TableRef): Promise<TableRecord>;
+  deregisterTable(ref: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
 }
 
 /** Creates under way, and the locations of their files. */

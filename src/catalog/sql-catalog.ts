@@ -3,18 +3,21 @@
  * `queries/`. What differs between engines (locks, isolation, error codes) is behind `SqlSession`.
  */
 import type { NewId } from '../kernel/clock.ts';
-import type { Location, Properties, TableId, TableRef } from '../kernel/ids.ts';
+import type { Location, NamespacePath, Properties, TableId, TableRef } from '../kernel/ids.ts';
 import type {
   Adoption,
+  AnswerOf,
   Catalog,
   Creation,
   CreationCatalog,
   KeyedAnswer,
   KeyedRequestCatalog,
   NamespaceCatalog,
+  NamespaceRecord,
   OpenBranchCatalog,
   Publication,
   TableCatalog,
+  TableRecord,
   TransactionCatalog,
   TransactionRecord,
 } from './port.ts';
@@ -107,35 +110,76 @@ type Methods = ReturnType<typeof methodsOf>;
 
 export function sqlCatalog(session: SqlSession, newId: NewId, requireOwned?: RequireOwned): Catalog {
   const methods = methodsOf(session, requireOwned);
-  return { ...nameMethods(methods, newId), ...commitMethods(methods), close: () => session.close() };
+  return {
+    ...namespaceMethods(methods),
+    ...tableMethods(methods, newId),
+    ...commitMethods(methods),
+    close: () => session.close(),
+  };
 }
 
-/** What exists. */
-function nameMethods(
-  { reading, writing, insisting, owning }: Methods,
-  newId: NewId,
-): NamespaceCatalog & TableCatalog & CreationCatalog {
+/** With the answer to a keyed request, where there is one. */
+async function andAnswer<Done>(
+  db: CatalogDb,
+  work: Promise<Done>,
+  answered: AnswerOf<Done> | undefined,
+): Promise<Done> {
+  const done = await work;
+  if (answered !== undefined) await commits.insertAnswers(db, [answered(done)]);
+  return done;
+}
+
+type AnsweredTable = AnswerOf<TableRecord>;
+type AnsweredNamespace = AnswerOf<NamespaceRecord>;
+
+/** Which namespaces exist. */
+const namespaceMethods = ({ reading, writing }: Methods): NamespaceCatalog => ({
+  createNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
+    andAnswer(db, namespaces.createNamespace(db, path, properties), answered),
+  ),
+  updateNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
+    andAnswer(db, namespaces.updateNamespace(db, path, properties), answered),
+  ),
+  findNamespace: reading(namespaces.findNamespace),
+  listNamespaces: reading(namespaces.listNamespaces),
+  dropNamespace: writing((db, path: NamespacePath, answered?: AnswerOf<void>) =>
+    andAnswer(db, namespaces.dropNamespace(db, path), answered),
+  ),
+  namespacesUnder: reading(namespaces.namespacesUnder),
+});
+
+/** Which tables exist. */
+function tableMethods({ reading, writing, insisting, owning }: Methods, newId: NewId): TableCatalog & CreationCatalog {
   const newTableId = (): TableId => newId() as TableId;
   return {
-    createNamespace: writing(namespaces.createNamespace),
-    updateNamespace: writing(namespaces.updateNamespace),
-    findNamespace: reading(namespaces.findNamespace),
-    listNamespaces: reading(namespaces.listNamespaces),
-    dropNamespace: writing(namespaces.dropNamespace),
-    namespacesUnder: reading(namespaces.namespacesUnder),
-
     findTable: reading(tableRows.findTable),
     listTables: reading(tableRows.listTables),
     listAllTables: reading(tableRows.listAllTables),
     declareTable: writing(
-      owning(first, (db, ref: TableRef, location: Location, properties: Properties) =>
-        tables.declareTable(db, { id: newTableId(), ref, location, properties }),
+      owning(first, (db, ref: TableRef, location: Location, properties: Properties, answered?: AnsweredTable) =>
+        andAnswer(db, tables.declareTable(db, { id: newTableId(), ref, location, properties }), answered),
       ),
     ),
-    registerTable: writing(owning(named, (db, adoption: Adoption) => tables.registerTable(db, newTableId(), adoption))),
-    renameTable: writing(owning(first, tables.renameTable)),
-    dropTable: writing(owning(first, (db, ref: TableRef) => tables.removeTable(db, ref, 'discarded'))),
-    deregisterTable: writing(owning(first, (db, ref: TableRef) => tables.removeTable(db, ref, 'retired'))),
+    registerTable: writing(
+      owning(named, (db, adoption: Adoption, answered?: AnsweredTable) =>
+        andAnswer(db, tables.registerTable(db, newTableId(), adoption), answered),
+      ),
+    ),
+    renameTable: writing(
+      owning(first, (db, from: TableRef, to: TableRef, answered?: AnsweredTable) =>
+        andAnswer(db, tables.renameTable(db, from, to), answered),
+      ),
+    ),
+    dropTable: writing(
+      owning(first, (db, ref: TableRef, answered?: AnsweredTable) =>
+        andAnswer(db, tables.removeTable(db, ref, 'discarded'), answered),
+      ),
+    ),
+    deregisterTable: writing(
+      owning(first, (db, ref: TableRef, answered?: AnsweredTable) =>
+        andAnswer(db, tables.removeTable(db, ref, 'retired'), answered),
+      ),
+    ),
     locationsAt: reading(creations.locationsAt),
     isLocationFresh: reading(creations.isLocationFresh),
     forgetDiscarded: writing(creations.forgetDiscarded),

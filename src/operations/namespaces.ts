@@ -1,9 +1,11 @@
 /** Namespaces: create, describe, list and drop. */
-import type { NamespaceCatalog, NamespaceRecord, TableCatalog } from '../catalog/port.ts';
+import type { AnswerOf, NamespaceCatalog, NamespaceRecord, TableCatalog } from '../catalog/port.ts';
 import { namespaceAlreadyExists, namespaceNotFound } from '../catalog/refusals.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import type { NamespacePath, ObjectName, Properties, TableRef } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableOwners } from '../table/table-owners.ts';
+import { answeredBy } from './idempotency/idempotency.ts';
 import type { DropTable } from './tables/drop-table.ts';
 import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
 
@@ -20,31 +22,40 @@ interface CreateNamespaceCommand {
 
 export const createNamespace =
   ({ catalog }: Deps) =>
-  async ({ namespace, mode, properties }: CreateNamespaceCommand): Promise<Properties> => {
+  async (
+    { namespace, mode, properties }: CreateNamespaceCommand,
+    _scope?: RequestScope,
+    answered?: AnswerOf<Properties>,
+  ): Promise<Properties> => {
     const existing = await catalog.findNamespace(namespace);
-    if (existing === undefined) return createOrFind(catalog, namespace, mode === 'create', properties);
+    const answer = answeredBy(answered, propertiesOf);
+    if (existing === undefined && mode === 'create') {
+      return propertiesOf(await catalog.createNamespace(namespace, properties, answer));
+    }
+    if (existing === undefined) return createOrFind(catalog, namespace, properties);
     switch (mode) {
       case 'create':
         throw namespaceAlreadyExists(namespace);
       case 'exist_ok':
         return existing.properties;
       case 'overwrite':
-        return (await catalog.updateNamespace(namespace, properties)).properties;
+        return propertiesOf(await catalog.updateNamespace(namespace, properties, answer));
     }
   };
 
-/** Of two that create one namespace at once, the later finds it there; only mode `create` minds. */
+const propertiesOf = ({ properties }: NamespaceRecord): Properties => properties;
+
+/** Of two that create one namespace at once, the later finds it there. Only mode `create` minds. */
 async function createOrFind(
   catalog: NamespaceCatalog,
   namespace: NamespacePath,
-  mustBeNew: boolean,
   properties: Properties,
 ): Promise<Properties> {
   try {
     return (await catalog.createNamespace(namespace, properties)).properties;
   } catch (error) {
     const lostRace = error instanceof LancegateError && error.kind === 'NamespaceAlreadyExists';
-    if (mustBeNew || !lostRace) throw error;
+    if (!lostRace) throw error;
     return (await findNamespace(catalog, namespace)).properties;
   }
 }
@@ -105,11 +116,15 @@ export const dropNamespace =
     }: { readonly catalog: NamespaceCatalog & TableCatalog; readonly owners: Pick<TableOwners, 'acquire'> },
     dropTable: DropTable,
   ) =>
-  async ({ namespace, mode, behavior, mayDrop, dropped }: DropNamespaceCommand): Promise<void> => {
+  async (
+    { namespace, mode, behavior, mayDrop, dropped }: DropNamespaceCommand,
+    _scope?: RequestScope,
+    answered?: AnswerOf<void>,
+  ): Promise<void> => {
     const existing = await catalog.findNamespace(namespace);
     if (existing === undefined && mode === 'skip') return;
     const isRoot = namespace.length === 0; // refused, and before anything in it is dropped
-    if (existing === undefined || behavior === 'restrict' || isRoot) return catalog.dropNamespace(namespace);
+    if (existing === undefined || behavior === 'restrict' || isRoot) return catalog.dropNamespace(namespace, answered);
     const namespaces = await catalog.namespacesUnder(namespace);
     const tables = (await Promise.all(namespaces.map((path) => tablesIn(catalog, path)))).flat();
     const allowed =

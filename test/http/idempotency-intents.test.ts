@@ -16,16 +16,21 @@ import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError, storageFull } from '#src/kernel/errors.ts';
-import type { IdempotencyKey, Location, ObjectName } from '#src/kernel/ids.ts';
+import type { BranchName, IdempotencyKey, ObjectName } from '#src/kernel/ids.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { mergeRows } from '#src/merge/request.ts';
+import { createBranch } from '#src/operations/branches.ts';
 import { answeredOnce, Idempotency } from '#src/operations/idempotency/idempotency.ts';
 import { createIndex } from '#src/operations/indexes/create-index.ts';
-import { createNamespace } from '#src/operations/namespaces.ts';
+import { createNamespace, dropNamespace } from '#src/operations/namespaces.ts';
 import { startOperations } from '#src/operations/operations.ts';
+import { cloneTable } from '#src/operations/tables/clone-table.ts';
+import { declareTable } from '#src/operations/tables/declare-table.ts';
 import { countRows } from '#src/operations/tables/describe-table.ts';
-import { dropTable } from '#src/operations/tables/drop-table.ts';
+import { deregisterTable, dropTable } from '#src/operations/tables/drop-table.ts';
+import { registerTable } from '#src/operations/tables/register-table.ts';
+import { renameTable } from '#src/operations/tables/rename-table.ts';
 import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
@@ -194,18 +199,64 @@ test('a merge whose record finds the disk full does not say that nothing was wri
   await assert.rejects(merge(1), refusedAs('Internal'));
 });
 
-test('a drop whose answer could not be recorded does not say that nothing was written (P6)', async (t) => {
-  const { drop, faults, catalog } = await start(t);
+test('a branch whose answer could not be recorded is not said not to be made (P6)', async (t) => {
+  const { deps, faults } = await start(t);
+  const branch = { table, fromBranch: undefined, fromVersion: undefined };
+  const makeBranch = (name: string) =>
+    answeredOnce('create_branch', createBranch)(deps)(
+      { ...branch, name: name as BranchName, idempotency: keyOnly(name) },
+      scope,
+    );
   for (const kind of ['StorageFull', 'CatalogUnavailable', 'ConcurrentModification'] as const) {
     faults.now = { recordTransactions: () => Promise.reject(new LancegateError(kind, 'nothing was written')) };
-    await assert.rejects(drop('d'), refusedAs('Internal'));
-    assert.equal(await catalog.findTable(table), undefined);
+    await assert.rejects(makeBranch(kind), refusedAs('Internal'));
     faults.now = {};
-    await assert.rejects(drop('d'), refusedAs('TableNotFound'));
-    await catalog.declareTable(table, `${kind}.lance` as Location, {});
+    await assert.rejects(makeBranch(kind), refusedAs('TableBranchAlreadyExists'));
   }
-  assert.equal((await drop('d')).isReplay, false);
-  assert.equal((await drop('d')).isReplay, true);
+  assert.equal((await makeBranch('b')).isReplay, false);
+  assert.equal((await makeBranch('b')).isReplay, true);
+});
+
+test('a change of a name is recorded together with its answer, so no end of the process comes between them (P6)', async (t) => {
+  const { deps, faults } = await start(t);
+  const [named, other, renamed, cloned] = ['n', 'other', 'renamed', 'cloned'].map((name) => name as ObjectName);
+  const of = (name = named!) => ({ namespace: [], name });
+  const [properties, allowed] = [{ owner: 'ann' }, () => true];
+  const register = { table, location: 't.lance', mode: 'create', properties, mayAdopt: allowed } as const;
+  const source = { sourceLocation: 't.lance', sourceVersion: undefined, sourceTag: undefined, mayClone: allowed };
+  const namespace = { namespace: [named!], mode: 'create', properties } as const;
+  const dropped = { mode: 'fail', behavior: 'restrict', mayDrop: allowed, dropped: () => undefined } as const;
+  const dropTree = (all: typeof deps) => dropNamespace(all, dropTable(all));
+  type Idempotent = ReturnType<typeof keyOnly>;
+  const changes = {
+    createNamespace: (idempotency: Idempotent) =>
+      answeredOnce('create_namespace', createNamespace)(deps)({ ...namespace, idempotency }, scope),
+    replaceNamespace: (idempotency: Idempotent) =>
+      answeredOnce('create_namespace', createNamespace)(deps)({ ...namespace, mode: 'overwrite', idempotency }, scope),
+    dropNamespace: (idempotency: Idempotent) =>
+      answeredOnce('drop_namespace', dropTree)(deps)({ ...dropped, namespace: [named!], idempotency }, scope),
+    declare: (idempotency: Idempotent) =>
+      answeredOnce('declare_table', declareTable)(deps)(
+        { table: of(other), properties, location: undefined, idempotency },
+        scope,
+      ),
+    rename: (idempotency: Idempotent) =>
+      answeredOnce('rename_table', renameTable)(deps)({ table: of(other), to: of(renamed), idempotency }, scope),
+    deregister: (idempotency: Idempotent) =>
+      answeredOnce('deregister_table', deregisterTable)(deps)({ table, idempotency }, scope),
+    register: (idempotency: Idempotent) =>
+      answeredOnce('register_table', registerTable)(deps)({ ...register, idempotency }, scope),
+    clone: (idempotency: Idempotent) =>
+      answeredOnce('clone_table', cloneTable)(deps)({ ...source, table: of(cloned), idempotency }, scope),
+    drop: (idempotency: Idempotent) => answeredOnce('drop_table', dropTable)(deps)({ table, idempotency }, scope),
+  };
+  faults.now = { recordTransactions: brokenDisk };
+  for (const [name, change] of Object.entries(changes)) {
+    const first = await change(keyOnly(name));
+    const again = await change(keyOnly(name));
+    const [made, replayed] = [first, again].map(({ result }) => JSON.stringify(result));
+    assert.deepEqual([first.isReplay, again.isReplay, replayed], [false, true, made], name);
+  }
 });
 
 test('a drop with a key, whose answer would find no room, is not done (P6)', async (t) => {

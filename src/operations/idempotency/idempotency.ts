@@ -11,9 +11,10 @@
  *   still is at the version on which the commit was to build, nothing was written and the intent goes. If the version after that
  *   notes the attempt, its answer is recorded and a retry gets it. Any other retry is refused with `OutcomeUnknown` and not
  *   applied, such as where another program has committed in between, or where the engine alone makes the commits.
- * - What does not go through the queue of a branch has no intent: changes of names, tags and branches, and removals of versions. The
- *   answer is recorded right after the work (`answeredOnce`). A crash between the two leaves no record, and the retry is a new request, which finds
- *   what the first one did: `TableTagAlreadyExists`, `TableNotFound`.
+ * - What does not go through the queue of a branch has no intent (`answeredOnce`). The answer to a change of a name is recorded in the
+ *   transaction that changes it. That to a change of tags or branches, a removal of versions or a cascade is recorded right after
+ *   it: a crash between the two leaves no record, and the retry is a new request, which finds what the first one did, such as
+ *   `TableBranchAlreadyExists`.
  * - Only successes are recorded. A refusal wrote nothing, so the same request may be tried again under the same key.
  * - Of several requests with one key at once, one works and the others wait for its answer, within their own deadlines.
  *   The lock of a key is of this process, as all locks are. Where a table moves to another replica, or a namespace is changed by two,
@@ -24,6 +25,7 @@
  */
 import { createHash } from 'node:crypto';
 import type {
+  AnswerOf,
   KeyedAnswer,
   KeyedRequest,
   KeyedRequestCatalog,
@@ -106,13 +108,21 @@ interface SoleResult<Result> {
 export const answeredOnce =
   <Deps, Command, Result>(
     operation: RepeatableOperation,
-    make: (deps: Deps) => (command: Command, scope: RequestScope) => Promise<Result>,
+    make: (
+      deps: Deps,
+    ) => (command: Command, scope: RequestScope, answered: AnswerOf<Result> | undefined) => Promise<Result>,
   ) =>
   (deps: Deps & { readonly idempotency: Idempotency }) => {
     const work = make(deps);
     return (command: Command & RepeatableCommand, scope: RequestScope): Promise<Replayable<SoleResult<Result>>> =>
-      deps.idempotency.onceThenRecorded(operation, command, scope, () => work(command, scope));
+      deps.idempotency.onceThenRecorded(operation, command, scope, (answered) => work(command, scope, answered));
   };
+
+/** The answer to a keyed request by what the catalog has done. */
+export const answeredBy = <Done, Result>(
+  answered: AnswerOf<Result> | undefined,
+  resultOf: (done: Done) => Result,
+): AnswerOf<Done> | undefined => answered && ((done) => answered(resultOf(done)));
 
 /** Clients retry one at a time; a client of which more requests wait has gone wrong. */
 const maxWaiting = 15;
@@ -182,21 +192,28 @@ export class Idempotency {
   }
 
   /**
-   * As `once`, of `work` that records nothing. `Internal` where its answer could not be recorded: it is done then, and a retry does
+   * As `once`, of `work` that may record its answer itself: in a transaction that is given `answered`, and whose refusals it throws.
+   * Otherwise the answer is recorded right after the work. `Internal` where it could not be: the work is done then, and a retry does
    * not learn of it.
    */
   onceThenRecorded<Result>(
     operation: RepeatableOperation,
     command: RepeatableCommand,
     scope: RequestScope,
-    work: () => Promise<Result>,
+    work: (answered: AnswerOf<Result> | undefined) => Promise<Result>,
   ): Promise<Replayable<SoleResult<Result>>> {
     return this.once(operation, command, scope, async (keyed) => {
-      if (keyed === undefined) return { result: await work() };
+      if (keyed === undefined) return { result: await work(undefined) };
       const request = await keyed.request();
       using _room = this.#catalog.reserveRoom(0, 1);
+      let isRecorded = false;
+      const answered = (result: Result): KeyedAnswer => {
+        isRecorded = true;
+        return keyedAnswer(request, { result });
+      };
       return await this.#unlessAnsweredElsewhere(keyed, async () => {
-        const answer = { result: await work() };
+        const answer = { result: await work(answered) };
+        if (isRecorded) return answer;
         await this.#catalog.recordTransactions([], [keyedAnswer(request, answer)]).catch(doneUnrecorded);
         return answer;
       });

@@ -2,7 +2,7 @@
  * Makes a table of one version of another: a dataset of its own, whatever becomes of the source. While its files are linked the
  * source can neither be dropped nor pruned; its writers go on.
  */
-import type { TableCatalog, TableRecord } from '../../catalog/port.ts';
+import type { AnswerOf, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
 import type { Locations } from '../../engine/port/engine.ts';
@@ -36,7 +36,11 @@ interface CloneTableCommand {
 
 export const cloneTable =
   (deps: Deps) =>
-  async (command: CloneTableCommand, { signal }: RequestScope): Promise<TableDescription> => {
+  async (
+    command: CloneTableCommand,
+    { signal }: RequestScope,
+    answered?: AnswerOf<TableDescription>,
+  ): Promise<TableDescription> => {
     const { table } = command;
     const { catalog, access, locks, maker } = deps;
     const source = await findSource(deps, command);
@@ -47,17 +51,18 @@ export const cloneTable =
     const written = await whileItStands(deps, source, signal, async () =>
       creation.clone({ location: source.location, ...(await versionOf(access, source, command)) }),
     );
+    const description = access.describe(written.record, undefined);
     const publish = await locks.lockExclusive(table, signal);
     try {
       await creation.publish(written, {
         operation: 'create_table',
         outcome: { mode: 'clone', num_inserted_rows: String(written.rows) },
-        answer: undefined,
+        answer: answered?.(description),
       });
     } finally {
       publish();
     }
-    return access.describe(written.record, undefined);
+    return description;
   };
 
 /** `InvalidInput` for a location outside the root, or without a table that may be cloned. */

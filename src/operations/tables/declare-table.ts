@@ -1,11 +1,13 @@
-import type { CreationCatalog, TableCatalog } from '../../catalog/port.ts';
+import type { AnswerOf, CreationCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { newLocation } from '../../create/table-location.ts';
 import type { Locations } from '../../engine/port/engine.ts';
 import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
+import { answeredBy } from '../idempotency/idempotency.ts';
 
 interface Deps {
   readonly catalog: TableCatalog & CreationCatalog;
@@ -24,9 +26,14 @@ interface DeclareTableCommand {
 /** Reserves a table's name and location; create or the first merge fills it. The service alone chooses the location. */
 export const declareTable =
   ({ catalog, engine, access, newId, owners }: Deps) =>
-  async ({ table, properties, location }: DeclareTableCommand): Promise<TableDescription> => {
+  async (
+    { table, properties, location }: DeclareTableCommand,
+    _scope?: RequestScope,
+    answered?: AnswerOf<TableDescription>,
+  ): Promise<TableDescription> => {
     if (location !== undefined) throw invalidInput('location: this service chooses where a declared table is stored');
     await owners.hold(table);
     const chosen = await newLocation(table, catalog, engine, newId);
-    return access.describe(await catalog.declareTable(table, chosen, properties), undefined);
+    const describe = (record: TableRecord) => access.describe(record, undefined);
+    return describe(await catalog.declareTable(table, chosen, properties, answeredBy(answered, describe)));
   };

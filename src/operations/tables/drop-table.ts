@@ -1,10 +1,12 @@
-import type { TableCatalog, TableRecord } from '../../catalog/port.ts';
+import type { AnswerOf, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import { answeredBy } from '../idempotency/idempotency.ts';
 
 interface RemovalDeps {
   readonly catalog: TableCatalog;
@@ -18,18 +20,29 @@ export type DropTable = ReturnType<typeof dropTable>;
 /** Waits for the writers ahead, then the table is gone for everyone at once; its files go afterwards. */
 export const dropTable =
   (deps: RemovalDeps & { readonly maker: TableMaker }) =>
-  async ({ table }: { table: TableRef }): Promise<TableDescription> => {
-    const record = await removeFromCatalog(deps, table, () => deps.catalog.dropTable(table));
+  async (
+    { table }: { table: TableRef },
+    _scope?: RequestScope,
+    answered?: AnswerOf<TableDescription>,
+  ): Promise<TableDescription> => {
+    const describe = (record: TableRecord) => deps.access.describe(record, undefined);
+    const answer = answeredBy(answered, describe);
+    const record = await removeFromCatalog(deps, table, () => deps.catalog.dropTable(table, answer));
     await deps.maker.discard(record);
-    return deps.access.describe(record, undefined);
+    return describe(record);
   };
 
 /** Forgets the table and leaves its files where they are. */
 export const deregisterTable =
   (deps: RemovalDeps) =>
-  async ({ table }: { table: TableRef }): Promise<TableDescription> => {
-    const record = await removeFromCatalog(deps, table, () => deps.catalog.deregisterTable(table));
-    return deps.access.describe(record, undefined);
+  async (
+    { table }: { table: TableRef },
+    _scope?: RequestScope,
+    answered?: AnswerOf<TableDescription>,
+  ): Promise<TableDescription> => {
+    const describe = (record: TableRecord) => deps.access.describe(record, undefined);
+    const answer = answeredBy(answered, describe);
+    return describe(await removeFromCatalog(deps, table, () => deps.catalog.deregisterTable(table, answer)));
   };
 
 async function removeFromCatalog(

@@ -8,17 +8,26 @@
  * If the location's text shows that rights are missing, the answer is `PermissionDenied`. If only the catalog or the storage
  * shows it, the answer is that of an empty location, so that neither an answer nor its time shows which locations exist (P9).
  */
-import type { Adoption, KnownLocation, NamespaceCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
+import type {
+  Adoption,
+  AnswerOf,
+  KnownLocation,
+  NamespaceCatalog,
+  TableCatalog,
+  TableRecord,
+} from '../../catalog/port.ts';
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-location.ts';
 import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
+import { answeredBy } from '../idempotency/idempotency.ts';
 import type { Visible } from '../visible-page.ts';
 
 interface Deps {
@@ -49,7 +58,11 @@ interface RegisterTableCommand {
 
 export const registerTable =
   (deps: Deps) =>
-  async ({ table, location, mode, properties, mayAdopt }: RegisterTableCommand): Promise<TableDescription> => {
+  async (
+    { table, location, mode, properties, mayAdopt }: RegisterTableCommand,
+    _scope?: RequestScope,
+    answered?: AnswerOf<TableDescription>,
+  ): Promise<TableDescription> => {
     const { catalog, engine, access } = deps;
     const asked = engine.locationOf(location);
     const isAllowedTo = (owners: readonly LocationOwner[]): boolean => isAllowed(owners, table, mayAdopt);
@@ -66,7 +79,9 @@ export const registerTable =
     if (!isAllowedTo(await ownersOf(catalog, found, seen, table))) throw nothingThere();
     requireLeft(seen, existing);
     if (fault !== undefined) throw fault;
-    return access.describe(await adopt(deps, { ref: table, properties, seen, ...found }, existing), undefined);
+    const describe = (record: TableRecord) => access.describe(record, undefined);
+    const adoption = { ref: table, properties, seen, ...found };
+    return describe(await adopt(deps, adoption, existing, answeredBy(answered, describe)));
   };
 
 /**
@@ -127,14 +142,15 @@ async function adopt(
   { catalog, locks, datasets, owners }: Deps,
   adoption: Omit<Adoption, 'replaces'>,
   existing: TableRecord | undefined,
+  answered: AnswerOf<TableRecord> | undefined,
 ): Promise<TableRecord> {
   if (existing === undefined) {
     await owners.hold(adoption.ref);
-    return catalog.registerTable({ ...adoption, replaces: undefined });
+    return catalog.registerTable({ ...adoption, replaces: undefined }, answered);
   }
   const leave = await locks.lockExclusive(adoption.ref, neverAborts);
   try {
-    const record = await catalog.registerTable({ ...adoption, replaces: existing.id });
+    const record = await catalog.registerTable({ ...adoption, replaces: existing.id }, answered);
     datasets.forget(existing.location);
     return record;
   } finally {

@@ -1,10 +1,12 @@
-import type { TableCatalog } from '../../catalog/port.ts';
+import type { AnswerOf, TableCatalog } from '../../catalog/port.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
+import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import { answeredBy } from '../idempotency/idempotency.ts';
 
 interface Deps {
   readonly catalog: TableCatalog;
@@ -21,12 +23,20 @@ interface Deps {
  */
 export const renameTable =
   ({ catalog, access, locks, datasets, recoveryMarks }: Deps) =>
-  async ({ table, to }: { table: TableRef; to: TableRef }): Promise<void> => {
+  async (
+    { table, to }: { table: TableRef; to: TableRef },
+    _scope?: RequestScope,
+    answered?: AnswerOf<void>,
+  ): Promise<void> => {
     await access.find(table);
     const leave = await locks.lockExclusive(table, neverAborts);
     try {
       await recoveryMarks.closeTable(await access.find(table));
-      const { location } = await catalog.renameTable(table, to);
+      const { location } = await catalog.renameTable(
+        table,
+        to,
+        answeredBy(answered, () => undefined),
+      );
       datasets.forget(location);
     } finally {
       leave();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog, KeyedAnswer, KeyedRequest, RequestOwner, WriteIntent } from '#src/catalog/port.ts';
 import type { BranchName, IdempotencyKey, TableId, TransactionId } from '#src/kernel/ids.ts';
-import { createTable, place, publicationOf, rejects, table, transactionOf } from './fixtures.ts';
+import { createTable, path, place, publicationOf, rejects, table, transactionOf } from './fixtures.ts';
 
 const ann = '["issuer","ann"]' as RequestOwner;
 const bob = '["issuer","bob"]' as RequestOwner;
@@ -55,6 +55,37 @@ export function idempotencyContract(open: () => Promise<Catalog>): void {
       assert.equal(await find('0'), undefined);
       await catalog.recordTransactions([], many);
       assert.deepEqual(await find('2999'), many[2999]);
+    });
+
+    test('a change of a name and its answer are recorded together or not at all (P6)', async () => {
+      const [ref, other] = [table('t'), table('u')];
+      const changes: readonly ((answer: KeyedAnswer) => Promise<unknown>)[] = [
+        (answer) => catalog.createNamespace(path('n'), {}, () => answer),
+        (answer) => catalog.updateNamespace(path('n'), { owner: 'ann' }, () => answer),
+        (answer) => catalog.dropNamespace(path('n'), () => answer),
+        (answer) => catalog.declareTable(ref, place('1'), {}, () => answer),
+        (answer) => catalog.renameTable(ref, other, () => answer),
+        (answer) => catalog.deregisterTable(other, () => answer),
+        async (answer) => {
+          const seen = await catalog.locationsAt(place('1'), 'exact');
+          const adoption = {
+            ref,
+            location: place('1'),
+            properties: {},
+            spelling: 'exact',
+            seen,
+            replaces: undefined,
+          } as const;
+          return catalog.registerTable(adoption, () => answer);
+        },
+        (answer) => catalog.dropTable(ref, () => answer),
+      ];
+      await catalog.recordTransactions([], [answered('taken')]);
+      for (const [index, change] of changes.entries()) {
+        await rejects(change(answered('taken', { attempt: 'another' })), 'ConcurrentModification');
+        await change(answered(`${index}`)); // it was not done before
+        assert.deepEqual(await find(`${index}`), answered(`${index}`));
+      }
     });
 
     test('an answer is published together with its table (P6)', async () => {
