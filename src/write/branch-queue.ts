@@ -15,7 +15,7 @@ interface WriterDeps extends CommitterDeps {
   readonly openKinds: () => WriteKinds;
 }
 
-/** Fewer clients are back at once, and share each commit: two would be twice the requests to the store. */
+/** Fewer clients are back at once, and share each commit: two commits would be twice the requests to the store. */
 const leastHalved = 16;
 
 const alone: Sharing = { batchKey: undefined, size: { rows: 0, decodedBytes: 0 } };
@@ -191,12 +191,16 @@ class BranchQueue {
     }
   }
 
-  /** Whether a write comes that can follow the commit while that is under way. It gives way to whoever waits for the lock. */
+  /**
+   * Whether writes come that can follow the commit while that is under way. They give way to whoever waits for the lock. Less than
+   * half of a few clients wait for the others, so that all are in step again and share a commit.
+   */
   async #isFollowed(commit: CommitUnderWay, head: Head): Promise<boolean> {
     await Promise.race([commit.done, this.#pending.filled]);
     if (this.#pending.length === 0) return false;
     await this.#gather();
     const { next } = this.#pending;
+    if (this.#clients < leastHalved && this.#pending.length < this.#clients / 2) return false;
     if (next === undefined || !commit.canBeFollowed || !this.#committer.canFollow(next, head)) return false;
     return !this.#deps.locks.isBranchWanted(next.request.table.ref, head.branch);
   }
@@ -207,9 +211,14 @@ class BranchQueue {
    */
   #gather(): Promise<void> {
     const { absent } = this.#delay;
-    const clients = this.#underWay + this.#pending.length + absent;
-    const wanted = this.#overlaps && clients >= leastHalved ? Math.ceil(clients / 2) - this.#pending.length : absent;
+    const halves = this.#overlaps && this.#clients >= leastHalved;
+    const wanted = halves ? Math.ceil(this.#clients / 2) - this.#pending.length : absent;
     return this.#delay.wait(this.#lastCommitMs, Math.max(0, Math.min(wanted, absent)));
+  }
+
+  /** Those that write to this branch at present, as far as is known. */
+  get #clients(): number {
+    return this.#underWay + this.#pending.length + this.#delay.absent;
   }
 
   /** undefined if the next write is not for the table of the head. */

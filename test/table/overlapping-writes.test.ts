@@ -7,7 +7,7 @@ import { CommitUnderWay } from '#src/write/commit-under-way.ts';
 import { type Fault, isCommit, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { s3 } from '#test/fixtures/stores-under-test.ts';
 import { directCommits, sendUntilDirectCommit } from './direct-commits.ts';
-import { full } from './rows.ts';
+import { full, type Row } from './rows.ts';
 import { byAppending, type Interruptions, location, never, Stage, table, upsert } from './stage.ts';
 
 const turns = async (): Promise<void> => {
@@ -44,8 +44,8 @@ function watched(proxy: StoreProxy, answer: 'held' | 'lost') {
 describe('a merge that is prepared while the one before it is under way', { skip: s3.without ?? false }, async () => {
   const started = s3.without === undefined ? await s3.start(after) : undefined;
 
-  /** The first merge is under way. */
-  async function opened(t: TestContext, answer: 'held' | 'lost' = 'held') {
+  /** The first merge is under way, and those of `others` share its commit. */
+  async function opened(t: TestContext, answer: 'held' | 'lost' = 'held', others: readonly Row[] = []) {
     const { storageOptions, newRoot } = started ?? assert.fail();
     const proxy = await startStoreProxy((clean) => t.after(clean), storageOptions);
     const interruptions: Interruptions = {};
@@ -66,7 +66,8 @@ describe('a merge that is prepared while the one before it is under way', { skip
       for (let look = 0; look < 30; look++) await versionNow();
     };
     const merge = async (text: string, spec = upsert) => stage.merge(await stage.request(full([1, text]), spec));
-    const first = merge('first');
+    const requests = await Promise.all([[1, 'first'] as const, ...others].map((row) => stage.request(full(row))));
+    const [first] = requests.map((request) => stage.merge(request)) as [ReturnType<typeof stage.merge>];
     await underWay;
     const during = { begun, files, meanwhile, release };
     return { stage, interruptions, ownership, version, versionNow, first, merge, isPrepared, ...during };
@@ -128,6 +129,17 @@ describe('a merge that is prepared while the one before it is under way', { skip
     release();
     const versions = (await Promise.all([first, second, third])).map((counts) => counts.version);
     assert.deepEqual(versions, [version + 1, version + 2, version + 3]);
+  });
+
+  test('waits until that one is answered where it is of less than half of a few clients, so that they share a commit (P5)', async (t) => {
+    const { stage, version, versionNow, first, merge, begun, meanwhile, release } = await opened(t, 'held', [[2, 'a']]);
+    const third = merge('third');
+    await meanwhile();
+    assert.deepEqual(begun, { manifests: 1, following: 0 });
+    release();
+    assert.deepEqual([(await first).version, (await third).version], [version + 1, version + 2]);
+    assert.equal(await versionNow(), version + 2);
+    assert.deepEqual(await stage.rows(), ['1:third', '2:a']);
   });
 
   test('is not found to change nothing by a version that another program has made instead (P2, P5)', async (t) => {
