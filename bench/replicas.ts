@@ -2,7 +2,8 @@
  * Three replicas on one PostgreSQL and one object store, compared with one replica on the same, and an upsert that is forwarded to
  * the owner of its table compared with one that is sent there: `npm run bench:replicas`. `--turns` is how often each side has its
  * turn (3), `--seconds` the length of a turn (15), `--clients` their number (60), `--upserts` how many of each kind the second
- * comparison has (100), `--delay` the milliseconds that the store takes longer (30). It needs the gateway of the tests
+ * comparison has (100), `--delay` the milliseconds that the store takes longer (30). `--processors` gives each replica that many of its
+ * own (such as 0.3), as if each had a small machine; without it all replicas share the machine's. It needs the gateway of the tests
  * (`.ci/install-s3-gateway`).
  */
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -19,6 +20,7 @@ import { inTurns } from './in-turns.ts';
 import { KeyFeed } from './key-feed.ts';
 import { shownMs } from './many-writers.ts';
 import { median, percentile, type Row, table, timeMs } from './measure.ts';
+import { limitProcessors } from './processor-quota.ts';
 import { type ServiceProcess, startReplicaProcess } from './service-process.ts';
 import { shownPart } from './stolen-time.ts';
 import { countKeys } from './stored-keys.ts';
@@ -32,6 +34,7 @@ const { values } = parseArgs({
     clients: { type: 'string', default: '60' },
     upserts: { type: 'string', default: '100' },
     delay: { type: 'string', default: '30' },
+    processors: { type: 'string' },
   },
 });
 const clients = Number(values.clients);
@@ -39,7 +42,7 @@ const delayMs = Number(values.delay);
 const tables = range(0, 20).map((index) => `table_${index}`);
 const targetRows = 10_000;
 const rowsPerRequest = 100;
-const warmUpMs = 5_000;
+const warmUpMs = 20_000;
 const warmUps = 10;
 
 /** What all replicas share. */
@@ -116,6 +119,9 @@ async function startCluster({ postgres, gateway, proxy }: Shared, count: number)
 async function compareClusters(proxy: StoreProxy, three: Cluster, one: Cluster): Promise<readonly Row[]> {
   proxy.delayMs = delayMs;
   for (const cluster of [three, one]) await load(cluster, proxy, warmUpMs);
+  for (const { pid } of values.processors === undefined ? [] : [...three.replicas, ...one.replicas]) {
+    cleanings.unshift(await limitProcessors(pid, Number(values.processors))); // the last to run
+  }
   const durationMs = Number(values.seconds) * 1_000;
   const { first, second } = await inTurns(
     Number(values.turns),

@@ -15,6 +15,7 @@ export type Body = Iterable<Uint8Array> | Uint8Array;
 
 export interface ServerProcess {
   readonly url: string;
+  readonly pid: number;
   readonly startedAfterMs: number;
   /** Resident memory in bytes. */
   residentBytes(): Promise<number>;
@@ -39,6 +40,7 @@ export async function startServerProcess(args: readonly string[]): Promise<Serve
   const agent = new Agent({ keepAlive: true, maxSockets: 512 });
   return {
     url,
+    pid: child.pid!,
     startedAfterMs,
     residentBytes: async () => {
       const status = await readFile(`/proc/${child.pid}/status`, 'utf8');
