@@ -10,6 +10,7 @@ import {
 } from '#src/catalog/postgres/open-postgres-catalog.ts';
 import type { CatalogDb } from '#src/catalog/queries/catalog-db.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
+import { leaseTimes } from '#src/ownership/replica-lease.ts';
 import { path, place, publicationOf, rejects, table, transactionOf } from '#test/contract/catalog/fixtures.ts';
 import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { type PostgresServer, sharedPostgres, startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
@@ -143,6 +144,11 @@ describe('a PostgreSQL catalog', { skip: withoutPostgres ?? false }, () => {
       return session;
     };
     const [frozen, other] = [await open(), await open()];
+    const idle = await other.transact((db) =>
+      sql<{ ms: number }>`select setting::int as ms from pg_settings
+        where name = 'idle_in_transaction_session_timeout'`.execute(db),
+    );
+    assert.ok(idle.rows[0]!.ms < leaseTimes.durationMs, `${idle.rows[0]!.ms} ms`);
     const name = 'a' as never;
     await other.transact((db) =>
       db.insertInto('table_owners').values({ path: name, replica: 'frozen', epoch: 1, is_settled: 0 }).execute(),

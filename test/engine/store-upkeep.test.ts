@@ -132,4 +132,22 @@ async function upkeepOn(start: StoreUnderTest['start'] | undefined): Promise<voi
     await assert.rejects(pruning, { kind: 'WriterMoved' });
     assert.equal(before - (await objectsIn(place, 'data')).length, removalsAtOnce);
   });
+
+  for (const [confirmed, when, left] of [
+    [0, 'before the first version went', { versions: 4, files: 4 }],
+    [1, 'before the files of versions went', { versions: 1, files: 4 }],
+  ] as const) {
+    test(`a process that lost the table ${when} goes no further`, async (t) => {
+      const { place, dataset } = await opened(t);
+      for (let round = 0; round < 3; round++) await upsert(dataset, 1, 2, 3);
+      let asked = 0;
+      const confirm = async () => {
+        if (++asked > confirmed) throw new LancegateError('WriterMoved', 'moved');
+      };
+      const supersededBeforeMs = Date.now() + numberTakenMs(place.store) + 60_000;
+      await assert.rejects(dataset.prune({ ...all, supersededBeforeMs, confirm }), { kind: 'WriterMoved' });
+      const [versions, files] = [await objectsIn(place, '_versions'), await objectsIn(place, 'data')];
+      assert.deepEqual({ versions: versions.length, files: files.length }, left);
+    });
+  }
 }

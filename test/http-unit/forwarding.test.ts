@@ -10,6 +10,7 @@ import { ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { arrowType, ask, upload, usersStream } from './client.ts';
+import { ManualClock } from './manual-clock.ts';
 import { RawClient } from './raw-client.ts';
 import { Replicas, recordOf, twoReplicas } from './replicas.ts';
 import { scriptedOperations } from './scripted-operations.ts';
@@ -297,24 +298,26 @@ test('a look-up in all replicas does not wait for one that stands still, and has
   const answering = await replicas.start('answering');
   const silent = createTcpServer(() => undefined).listen(0, '127.0.0.1');
   await once(silent, 'listening');
-  const hurried = {
-    ...systemClock,
-    nowMs: systemClock.nowMs,
-    schedule: (afterMs: number, run: () => void) => systemClock.schedule(afterMs / 10, run),
-  };
+  const clock = new ManualClock();
   const tokens = replicas.tokens('asking');
   const hop = new ReplicaHop({
     sign: (principal, audience) => tokens.sign(principal, audience),
-    clock: systemClock,
+    clock,
   });
   const others = () => [
     { id: 'silent', address: `http://127.0.0.1:${(silent.address() as AddressInfo).port}` },
     { id: 'answering', address: answering.url },
   ];
-  const forwarding = new Forwarding({ owners: { ownerOf: async () => self }, others, hop, clock: hurried });
+  const forwarding = new Forwarding({ owners: { ownerOf: async () => self }, others, hop, clock });
   const asked = { method: 'POST', target: '/v1/table/users/describe', rawHeaders: [], peer: '127.0.0.1' };
   const principal = { subject: 'ann', scopes: [], groups: [], issuer: 'test' };
-  const answers = await forwarding.askOthers({ ...asked, principal, signal: new AbortController().signal }, '{}');
+  const asking = forwarding.askOthers({ ...asked, principal, signal: new AbortController().signal }, '{}');
+  await recordOf(answering);
+  const forLookUp = 2_000;
+  const forSilence = 1_500;
+  await until(() => String(clock.waiting) === String([forSilence, forLookUp]));
+  clock.advance(forLookUp);
+  const answers = await asking;
   assert.deepEqual(
     answers.map(({ status }) => status),
     [200],

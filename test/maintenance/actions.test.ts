@@ -7,9 +7,11 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Layout, PreparedCommit } from '#src/engine/port/upkeep.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
+import type { TableOwners } from '#src/table/table-owners.ts';
 import { VersionPins } from '#src/table/version-pins.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions } from '#test/fixtures/create-dataset.ts';
@@ -23,7 +25,11 @@ const never = new AbortController().signal;
 const rows = (...ids: readonly number[]): Table => new Table({ id: vectorFromArray(ids, new Int32()) });
 
 /** A table of four fragments of one row each, with some of the methods of its datasets replaced. */
-async function maintained(t: TestContext, replaced: (opened: Dataset) => Partial<Dataset> = () => ({})) {
+async function maintained(
+  t: TestContext,
+  replaced: (opened: Dataset) => Partial<Dataset> = () => ({}),
+  owners?: Pick<TableOwners, 'confirm'>,
+) {
   const table = await publishTable(t, rows(0));
   const { catalog, engine, dataset, ref, tableId, location } = table;
   for (const id of [1, 2, 3]) await dataset.append(ipcFile(rows(id)));
@@ -32,7 +38,7 @@ async function maintained(t: TestContext, replaced: (opened: Dataset) => Partial
     return replacing(opened, replaced(opened));
   };
   const locks = new TableLocks(10);
-  const recoveryMarks = new RecoveryMarks({ catalog, engine });
+  const recoveryMarks = new RecoveryMarks({ catalog, engine, ...(owners && { owners }) });
   const pins = new VersionPins();
   const actions = new MaintenanceActions({
     pins,
@@ -259,6 +265,15 @@ test('where the engine alone removes versions, as on object stores, a client can
     kind: 'Unsupported',
     message: /object store/,
   });
+  assert.equal((await dataset.versionPage(allVersions)).length, 4);
+});
+
+test('a replica that has lost the table removes no version of it, neither by itself nor for a client (P3)', async (t) => {
+  const confirm = () => Promise.reject(new LancegateError('WriterMoved', 'moved'));
+  const { actions, target, dataset } = await maintained(t, undefined, { confirm });
+  const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
+  await assert.rejects(actions.prune(target, 'old versions', inAnHour()), { kind: 'WriterMoved' });
+  await assert.rejects(actions.removeVersions(target, all, inAnHour()), { kind: 'WriterMoved' });
   assert.equal((await dataset.versionPage(allVersions)).length, 4);
 });
 
