@@ -119,8 +119,16 @@ def one_by_one(managed):
 
 
 def on_a_branch(managed):
-    """A branch that the service made."""
+    """A branch that the service made, after pylance could not."""
     name = managed.table(1)
+    try:
+        managed.open(name).create_branch("dev")
+    except OSError as error:
+        expect("Commit result for version 1 is unknown" in str(error), f"it says {error}")
+    else:
+        raise Failure("pylance creates branches, and clients.md says that it cannot")
+    listed = managed.post(f"/v1/table/{name}/branches/list")["branches"]
+    expect(not listed, f"it left {listed}")
     managed.post(f"/v1/table/{name}/branches/create", {"name": "dev"})
     before = managed.created()
     branch = managed.open(name).checkout_version(("dev", None))
