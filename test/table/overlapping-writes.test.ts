@@ -206,6 +206,7 @@ describe('a merge that is prepared while the one before it is under way', { skip
     assert.deepEqual(begun, { manifests: 1, following: 0 });
     release();
     assert.deepEqual([(await first).version, (await second).version], [version + 1, version + 2]);
+    assert.equal((await second).numAttempts, 1);
     assert.deepEqual(await stage.rows(), ['1:first', '2:second']);
   });
 });
