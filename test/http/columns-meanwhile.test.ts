@@ -77,7 +77,7 @@ describe('columns change while others write', () => {
         service,
         table,
         (clean) => t.after(clean),
-        () => merge(table, people([1], 'held')),
+        () => merge(table, people([1], 'old')), // where it has not opened the file yet, it reads the rows after all
       );
       const changed = change(table, what, body);
       await untilQueued(service, 1);
