@@ -6,11 +6,9 @@ import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { fenceProperty } from '#src/engine/port/change.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { LiveRows, RowAddress } from '#src/engine/port/row-address.ts';
-import { LancegateError } from '#src/kernel/errors.ts';
-import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
+import type { Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
-import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { isCommit, onNth, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
@@ -242,41 +240,5 @@ async function commitsTo(start: StoreUnderTest['start'] | undefined): Promise<vo
     assert.equal(await engine.isVacant(other), true);
     assert.equal(await staged.commit(), 1);
     assert.deepEqual(await idsOf(await engine.open({ location: other })), [1, 2, 3]);
-  });
-
-  test('leaves no branch of a branch whose indexes could not be placed, and says so (P1, P6)', async (t) => {
-    const { proxy, dataset } = await opened(t);
-    await createIndex(dataset, 'id');
-    const [parent, branch] = ['a' as BranchName, 'b' as BranchName];
-    await dataset.createBranch(parent, { branch: undefined, version: undefined });
-    proxy.faults = (asked) =>
-      asked.method === 'PUT' && asked.kind === 'manifest' && !asked.isConditional
-        ? { kind: 'error before' }
-        : undefined;
-    await assert.rejects(dataset.createBranch(branch, { branch: parent, version: undefined }), {
-      kind: 'StorageUnavailable',
-    });
-    proxy.faults = () => undefined;
-    assert.deepEqual(
-      (await dataset.listBranches()).map(({ name }) => name),
-      [parent],
-    );
-    await dataset.createBranch(branch, { branch: parent, version: undefined });
-    assert.equal((await dataset.listBranches()).length, 2);
-  });
-
-  test('leaves a branch whose indexes could not be placed where another process owns the table by then (P1)', async (t) => {
-    const { proxy, dataset } = await opened(t);
-    await createIndex(dataset, 'id');
-    const [parent, branch] = ['a' as BranchName, 'b' as BranchName];
-    await dataset.createBranch(parent, { branch: undefined, version: undefined });
-    proxy.faults = (asked) =>
-      asked.method === 'PUT' && asked.kind === 'manifest' && !asked.isConditional
-        ? { kind: 'error before' }
-        : undefined;
-    const moved = new LancegateError('WriterMoved', 'another replica owns the table');
-    const made = dataset.createBranch(branch, { branch: parent, version: undefined }, () => Promise.reject(moved));
-    await assert.rejects(made, moved);
-    assert.deepEqual((await dataset.listBranches()).map(({ name }) => name).toSorted(), [parent, branch]);
   });
 }

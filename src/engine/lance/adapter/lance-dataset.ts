@@ -30,6 +30,7 @@ import { type CommittingDataset, prepare, prepareCompaction, prepareIndex } from
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
 import { StoreTags } from '../durability/store-tags.ts';
+import { clearStoredBranch, placeStoredIndexes } from '../durability/stored-branch.ts';
 import { EngineTags, LocalTags } from '../durability/tag-store.ts';
 import { type ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
@@ -53,7 +54,7 @@ import {
   requireWhole,
 } from './engine-upkeep.ts';
 import { LanceSnapshot } from './lance-snapshot.ts';
-import { createBranch, placeIndexes, placeStoredIndexes } from './new-branch.ts';
+import { createBranch, placeIndexes } from './new-branch.ts';
 import { StoredIndexes } from './stored-indexes.ts';
 import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
 import { enginePage, mirroredPage, storedPage } from './version-pages.ts';
@@ -344,9 +345,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     await engineCall('new branch', async () => {
       this.head.requireWritable();
       if (this.#local !== undefined) requireWhole(this.#local.versions, from);
+      if (this.#mirror !== undefined) await clearStoredBranch(this.#mirror, name, confirm);
       const made = await createBranch(await this.head.table(), name, from);
       if (this.#mirror !== undefined) {
-        await placeStoredIndexes(this.#mirror, made).catch((error) => this.#unmake(name, error, confirm));
+        await placeStoredIndexes(this.#mirror, made, confirm).catch((error) => this.#unmake(name, error, confirm));
       }
       if (this.#local === undefined) return;
       placeIndexes(this.#local.versions.datasetPath, made);

@@ -229,7 +229,7 @@ export class LanceEngine implements Engine {
    */
   async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
     const mirror = this.#mirrors?.of(location, branch);
-    if (mirror !== undefined) return engineCall('sync', () => recoverMirrored(mirror, acknowledgedVersion));
+    if (mirror !== undefined) return engineCall('sync', () => recoverMirrored(mirror, branch, acknowledgedVersion));
     if (!this.#root.isLocal) return nothingRecovered(acknowledgedVersion);
     const suspect = {
       ...this.#branchAt(location, branch),

@@ -14,6 +14,7 @@
 
 import { readFileSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
+import type { BranchName } from '../../../kernel/ids.ts';
 import { faultOfFile, type Scrutiny } from '../../../lance-format/check/intact.ts';
 import {
   branchFolder,
@@ -33,6 +34,7 @@ import type { Recovery } from '../../port/engine.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import { Durability, type FileSync, ignoreMissing } from './durability.ts';
 import { type OrphanSearch, removeOrphanFiles } from './orphan-files.ts';
+import { completeStoredBranch } from './stored-branch.ts';
 
 interface SuspectBranch extends Scrutiny, OrphanSearch {
   readonly rootPath: string;
@@ -79,9 +81,19 @@ async function recoverNewBranch(suspect: SuspectBranch, sync: FileSync): Promise
   return { ...nothingRecovered(0), removed: [{ version: 0, reason: 'the branch was not made completely' }] };
 }
 
-/** On an object store, where a commit of the process before may still be on its way: it takes the number that it would take. */
-export async function recoverMirrored(mirror: BranchMirror, acknowledgedVersion: number): Promise<Recovery> {
-  if (acknowledgedVersion === 0) return nothingRecovered(0);
+/**
+ * On an object store, where a commit of the process before may still be on its way: it takes the number that it would take. A branch
+ * that was being made is completed, and nothing is removed.
+ */
+export async function recoverMirrored(
+  mirror: BranchMirror,
+  branch: BranchName | undefined,
+  acknowledgedVersion: number,
+): Promise<Recovery> {
+  if (acknowledgedVersion === 0) {
+    const made = branch === undefined ? [] : await completeStoredBranch(mirror, branch);
+    return { ...nothingRecovered(made.at(-1) ?? 0), kept: made };
+  }
   await mirror.open();
   const last = await mirror.refresh();
   await mirror.fence(last).catch((error: unknown) => ifNotReplaceable(error, undefined));

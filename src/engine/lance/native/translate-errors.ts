@@ -117,8 +117,8 @@ const branchRules: readonly Rule[] = [
   [/Ref is invalid: ([^/\n]+?)(?: {2}Caused|, \/|$)/, 'InvalidInput', 'the branch name is not valid: {part}'],
   [/Ref not found|\/tree\/.*\/_versions/, 'TableBranchNotFound', 'the table has no such branch'],
   [/referenced by tags/, 'InvalidTableState', 'a tag names a version of the branch; delete the tag first'],
-  [/Ref conflict error/, 'InvalidTableState', 'the branch has other branches that start from it'],
   [/Clone operation should not enter|already exists/, 'TableBranchAlreadyExists', 'a branch of this name exists'],
+  [/Ref conflict error/, 'InvalidTableState', 'the branch has other branches that start from it'],
 ];
 
 const openRules: readonly Rule[] = [
