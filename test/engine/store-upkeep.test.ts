@@ -105,7 +105,8 @@ async function upkeepOn(start: StoreUnderTest['start'] | undefined): Promise<voi
 
   test('what a commit left that was cut short goes after a week, and nothing that a version names', async (t) => {
     const { engine, place, dataset } = await opened(t);
-    const orphans = ['data/0123.lance', '_deletions/0-1-5.bin', `_indices/${randomUUID()}/page`];
+    const staged = `_versions/7.manifest-${randomUUID()}`;
+    const orphans = ['data/0123.lance', '_deletions/0-1-5.bin', `_indices/${randomUUID()}/page`, staged];
     const keys = orphans.map((each) => `${place.prefix}${location}/${each}`);
     for (const key of keys) await place.store.put(key, Buffer.from('x'));
     const foreign = `${place.prefix}${location}/data/notes.txt`;

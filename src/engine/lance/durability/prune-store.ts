@@ -141,7 +141,7 @@ async function keysOf(
 /** What commits have left that were cut short long ago. */
 async function removeOrphans(mirror: BranchMirror, nowMs: number, { detached, removals }: Removing): Promise<void> {
   const { store, prefix, spans } = mirror;
-  for (const folder of ['data', '_deletions', '_transactions', '_indices']) {
+  for (const folder of ['data', '_deletions', '_transactions', '_versions', '_indices']) {
     const orphans: string[] = [];
     for await (const { key, modifiedAtMs } of store.list({ prefix: `${prefix}${folder}/` })) {
       const within = key.slice(prefix.length);
