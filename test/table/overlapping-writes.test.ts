@@ -128,7 +128,10 @@ describe('a merge that is prepared while the one before it is under way', { skip
     assert.deepEqual(begun, { manifests: 1, following: 1 });
     release();
     const versions = (await Promise.all([first, second, ...halfOfAll])).map((counts) => counts.version);
-    assert.deepEqual(versions, [1, 2, 3, 3].map((after) => version + after));
+    assert.deepEqual(
+      versions,
+      [1, 2, 3, 3].map((after) => version + after),
+    );
   });
 
   test('waits until that one is answered where it is of less than half of a few clients, so that they share a commit (P5)', async (t) => {
