@@ -66,7 +66,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const audit = await openAudit(start);
   const readers = openReaders(start);
   const queries = new ReaderQueries(readers, clock, mergeBytesUnder(config));
-  const engine = await openEngine(start, queries);
+  const engine = await openEngine(start, state, queries);
   const { deps, close: closeOperations } = await startOperations({
     catalog,
     engine,
@@ -101,7 +101,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     newId: randomUUID,
     forwarding: await openForwarding(start, state, tokens),
   });
-  await state.owners.join(config.advertise ?? server.url, () => engine.reachStorage());
+  await join(state, config.advertise ?? server.url, engine);
   state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
   logger.info({ accepted: acceptedCredentials(config) }, 'the service accepts these credentials');
   const all = opened.move();
@@ -152,6 +152,12 @@ async function openForwarding(
   });
   opened.defer(() => hop.close());
   return new Forwarding({ owners, others: () => owners.others(), hop, clock });
+}
+
+/** The storage root may have been moved until this replica lives. */
+async function join({ owners, requireStorageRoot }: StoredState, address: string, engine: LanceEngine): Promise<void> {
+  await owners.join(address, () => engine.reachStorage());
+  await requireStorageRoot();
 }
 
 /** How long clients and balancers have to notice that they should go to another replica. */
@@ -265,7 +271,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
   });
 }
 
-async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<LanceEngine> {
+async function openEngine(start: Start, state: StoredState, readerChanges: ReaderChanges): Promise<LanceEngine> {
   const { config, folder, opened } = start;
   sayIfClosed(start);
   await rm(folder.scratchFolder, { recursive: true, force: true });
@@ -288,6 +294,7 @@ async function openEngine(start: Start, readerChanges: ReaderChanges): Promise<L
   });
   opened.defer(() => engine.close());
   await engine.requireStorage();
+  await state.requireStorageRoot(); // after the storage has answered: the catalog remembers the first one
   return engine;
 }
 

@@ -6,6 +6,7 @@ import { CatalogProbe } from './catalog/catalog-probe.ts';
 import type { Credentials, IssuerKeyRecords } from './catalog/credentials.ts';
 import type { Catalog } from './catalog/port.ts';
 import { openPostgresSession, sharedCatalogOf } from './catalog/postgres/open-postgres-catalog.ts';
+import { requireStorageRoot } from './catalog/require-storage-root.ts';
 import type { SqlSession } from './catalog/sql-catalog.ts';
 import { SqlApiKeys, SqlIssuerKeys } from './catalog/sql-credentials.ts';
 import { holdFolderOf, openSqliteCatalog } from './catalog/sqlite/open-sqlite-catalog.ts';
@@ -29,6 +30,8 @@ export interface StoredState extends Credentials {
   readonly owners: TableOwners;
   /** Of one of several replicas; undefined where this process has the catalog for itself. */
   readonly replica: ReplicaIdentity | undefined;
+  /** Throws where the tables of the catalog are in another storage root than this service's. */
+  requireStorageRoot(): Promise<void>;
   /** Throws where requests that need the catalog cannot be answered. */
   requireReady(): Promise<void>;
   /** Tells commands on this machine where the service listens. */
@@ -54,6 +57,8 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
     replica: undefined,
     apiKeys,
     issuerKeys,
+    // Whoever moves the data folder moves the tables in it, and this process alone names them.
+    requireStorageRoot: async () => {},
     requireReady: async () => {},
     announce: catalog.announce,
     [Symbol.asyncDispose]: () => all.disposeAsync(),
@@ -78,11 +83,18 @@ async function openShared(config: Config, folder: DataFolder, clock: Clock, logg
     owners,
     replica: { id: names.replica, keys: new SqlIssuerKeys(session, 'replicas') },
     ...credentialsIn(session, clock),
+    requireStorageRoot: () => requireStorageRoot(catalog, rootOf(config, names.replica)),
     requireReady: () => probe.requireAnswer(),
     announce: hold.announce,
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
 }
+
+const rootOf = ({ storageRoot: root, storageRootMovedFrom: movedFrom }: Config, replica: string) => ({
+  root,
+  movedFrom,
+  replica,
+});
 
 /** Replicas on one machine may share a folder. On several, a file system that breaks `link` loses rows without a word. */
 function sayIfFolder({ storageRoot }: Config, logger: Logger): void {

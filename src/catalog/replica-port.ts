@@ -69,8 +69,23 @@ export interface OwnerCatalog {
   unsettledNames(limit: number): Promise<readonly TableRef[]>;
 }
 
+export interface RootMove {
+  readonly from: string;
+  readonly to: string;
+  /** The one that asks, which does not count as another one. */
+  readonly replica: string;
+}
+
+/** Where the tables of all replicas are: a path or a URI. */
+export interface StorageRootCatalog {
+  /** The root that the catalog has; `first` where it had none. */
+  agreeOnRoot(first: string): Promise<string>;
+  /** Returns the other living replicas. Where there are any, or the root is not `from` any more, nothing happens. */
+  moveRoot(move: RootMove): Promise<readonly Replica[]>;
+}
+
 /**
  * The catalog of several replicas. Whatever changes what has a name, or acknowledges it, is `WriterMoved` unless this replica owns
  * the name, in the same transaction.
  */
-export type SharedCatalog = Catalog & ReplicaCatalog & OwnerCatalog;
+export type SharedCatalog = Catalog & ReplicaCatalog & OwnerCatalog & StorageRootCatalog;

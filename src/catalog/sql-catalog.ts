@@ -26,9 +26,10 @@ import * as commits from './queries/commits.ts';
 import * as creations from './queries/creations.ts';
 import * as namespaces from './queries/namespaces.ts';
 import * as owners from './queries/owners.ts';
+import * as sharedRoot from './queries/shared-root.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
-import type { OwnedNames, OwnerCatalog, ReplicaCatalog, SharedCatalog } from './replica-port.ts';
+import type { OwnedNames, OwnerCatalog, ReplicaCatalog, SharedCatalog, StorageRootCatalog } from './replica-port.ts';
 
 /**
  * What an SQL engine owes the catalog. The queries check, then write; they are right only because transactions are
@@ -242,7 +243,12 @@ export function sharedCatalog(
   engine: owners.OwnerSql,
 ): SharedCatalog {
   const catalog = sqlCatalog(session, newId, (db, refs) => owners.requireOwned(db, engine, names, refs));
-  return { ...catalog, ...replicaCatalog(session, engine), ...ownerCatalog(session, engine) };
+  return {
+    ...catalog,
+    ...replicaCatalog(session, engine),
+    ...ownerCatalog(session, engine),
+    ...storageRootCatalog(session, engine),
+  };
 }
 
 /** Single statements that may be repeated, and that take no part in the conflicts of transactions. */
@@ -251,6 +257,11 @@ const replicaCatalog = (session: SqlSession, engine: owners.OwnerSql): ReplicaCa
   endLease: (replica) => session.read((db) => owners.endLease(db, replica)),
   liveReplicas: () => session.read((db) => owners.liveReplicas(db, engine)),
   forgetEndedReplicas: () => session.read((db) => owners.forgetEndedReplicas(db, engine)),
+});
+
+const storageRootCatalog = (session: SqlSession, engine: owners.OwnerSql): StorageRootCatalog => ({
+  agreeOnRoot: (first) => session.read((db) => sharedRoot.agreeOnRoot(db, first)),
+  moveRoot: (move) => session.transact((db) => sharedRoot.moveRoot(db, engine, move)),
 });
 
 const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalog => ({

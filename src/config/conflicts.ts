@@ -23,7 +23,10 @@ export function findConflicts(config: Config, { openFiles }: Machine): readonly 
 /** Of every address of the machine, which is none that another machine can reach. */
 const wildcards: readonly string[] = ['0.0.0.0', '::'];
 
-function* replicaConflicts({ catalogUrl, advertise, host }: Config): Iterable<string> {
+function* replicaConflicts({ catalogUrl, advertise, host, storageRootMovedFrom }: Config): Iterable<string> {
+  if (storageRootMovedFrom !== undefined && catalogUrl === undefined) {
+    yield `${flag('storageRootMovedFrom')} has no effect without ${flag('catalogUrl')}`;
+  }
   if (advertise !== undefined && catalogUrl === undefined) {
     yield `${flag('advertise')} has no effect without ${flag('catalogUrl')}`;
   }

@@ -115,6 +115,10 @@ export const settings = {
       default: '<data>/tables',
       doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. An object store must honour conditional writes, and a start refuses one that does not. Stores that speak S3 are tested with a gateway, those of Google (`gs`) and Azure (`az`) with emulators; by another scheme the engine makes every commit, and none was ever tried.',
     }),
+    storageRootMovedFrom: optional(storageRoot, {
+      flag: 'storage-root-moved-from',
+      doc: 'The storage root that a `--catalog` remembers, where all files were moved from there to `--storage-root`: the start makes the catalog remember the new one, while no other replica lives. Later it has no effect.',
+    }),
     storageOptions: withDefault(secretMap, {
       flag: 'storage-options',
       default: '{}',

@@ -1,5 +1,7 @@
 /** The whole service on a PostgreSQL catalog. */
 import assert from 'node:assert/strict';
+import { cpSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { runInProcess } from '#test/cli/in-process.ts';
 import { lastFirst } from '#test/fixtures/after-suite.ts';
@@ -55,6 +57,36 @@ describe('a service on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
     for (const text of [config, inFlag.stderr, made.stderr, ...service.log]) {
       assert.doesNotMatch(text, /p@ss|p%40ss/);
     }
+  });
+
+  test('does not start on another storage root than the one that its catalog remembers', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const CATALOG = await (await sharedPostgres()).newDatabase();
+    const root = join(temporaryFolder(after), 'tables');
+    const moved = join(temporaryFolder(after), 'moved');
+    const first = await startTestService(after, { CATALOG, STORAGE_ROOT: root });
+    assert.equal((await first.post('/v1/table/t/create', people([1], 'x'))).status, 200);
+    const sameRoot = await startTestService(after, { CATALOG, STORAGE_ROOT: `${root}/` });
+    await sameRoot.close();
+    const startMoved = (from?: string) =>
+      startTestService(after, {
+        CATALOG,
+        STORAGE_ROOT: moved,
+        ...(from !== undefined && { STORAGE_ROOT_MOVED_FROM: from }),
+      });
+    const refusal = new RegExp(`are in ${root}, .* started for ${moved}: .* --storage-root-moved-from ${root}`);
+    await assert.rejects(startMoved(), refusal);
+    await assert.rejects(startMoved('/elsewhere'), refusal);
+    await assert.rejects(startMoved(root), new RegExp(`stays ${root}, .*replicas still run, at ${first.url}\\.`));
+    await first.close();
+    cpSync(root, moved, { recursive: true });
+    const second = await startMoved(`${root}/`);
+    assert.equal((await second.post<number>('/v1/table/t/count_rows', {})).body, 1);
+    await assert.rejects(
+      startTestService(after, { CATALOG, STORAGE_ROOT: root }),
+      new RegExp(`are in ${moved}, .* started for ${root}:`),
+    );
+    await second.restart();
   });
 
   test('has a data folder of its own', async (t) => {

@@ -28,9 +28,10 @@ describe('of replicas on a folder', { skip: withoutPostgres ?? false }, () => {
   const replicas: Replica[] = [];
   let authorization: string;
   let root: string;
+  let catalog: string;
   before(async () => {
     const postgres = await startPostgres(after);
-    const catalog = await postgres.newDatabase();
+    catalog = await postgres.newDatabase();
     const env = { PATH: process.env.PATH, LANCEGATE_CATALOG: catalog };
     const args = [main, 'token', '--subject', 'tester', '--scope', 'lancegate:admin'];
     authorization = `Bearer ${(await promisify(execFile)(process.execPath, args, { env })).stdout.trim().split('\n').at(-1)}`;
@@ -108,6 +109,20 @@ describe('of replicas on a folder', { skip: withoutPostgres ?? false }, () => {
 
   test('says once that its tables are in a folder', () => {
     for (const { log } of replicas) assert.equal(log.split('the tables are in a folder').length, 2);
+  });
+
+  test('one that is started on another storage root ends, and says which both are', async () => {
+    const elsewhere = join(temporaryFolder(after), 'typo');
+    const other = new Replica('three', await freePort(), {
+      ...{ CATALOG: catalog, STORAGE_ROOT: elsewhere, DATA: join(temporaryFolder(after), 'data') },
+    });
+    after(() => other.kill());
+    await assert.rejects(other.start(), {
+      message: new RegExp(
+        `^three did not start: [^]*^lancegate: The tables of the catalog are in ${root}, .*${elsewhere}:`,
+        'm',
+      ),
+    });
   });
 
   test('one is killed under load: writes go on within some seconds, nothing is lost and nothing applied twice', async () => {

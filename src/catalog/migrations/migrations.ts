@@ -14,6 +14,7 @@ import { idempotencyKeys } from './0003-idempotency-keys.ts';
 import { ownersOfPlaces } from './0004-owners-of-places.ts';
 import { credentials } from './0005-credentials.ts';
 import { tableOwners } from './0006-table-owners.ts';
+import { storageRoot } from './0007-storage-root.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
@@ -24,6 +25,7 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0004-owners-of-places': ownersOfPlaces(types),
   '0005-credentials-additive': credentials(types),
   '0006-table-owners-additive': tableOwners(types),
+  '0007-storage-root-additive': storageRoot(types),
 });
 
 const migrationTableName = 'catalog_migrations';

@@ -112,6 +112,11 @@ export interface TableOwnerRow {
   readonly wanted_by: string | null;
 }
 
+interface StorageRootRow {
+  readonly only_row: number;
+  readonly root: string;
+}
+
 export interface ApiKeyRow {
   readonly id: string;
   readonly secret_sha256: string;
@@ -140,6 +145,7 @@ export interface CatalogSchema {
   readonly issuer_keys: IssuerKeysRow;
   readonly replicas: ReplicaRow;
   readonly table_owners: TableOwnerRow;
+  readonly storage_root: StorageRootRow;
 }
 
 export type CatalogDb = Kysely<CatalogSchema>;

@@ -147,6 +147,31 @@ export function ownersContract(open: () => Promise<SharedDatabase>): void {
       );
     });
 
+    test('the first of 16 storage roots at once is remembered, and all replicas are told', async () => {
+      const replicas = await Promise.all(Array.from({ length: 16 }, (_, index) => join(`r${index}`)));
+      const told = await Promise.all(replicas.map(({ catalog }, index) => catalog.agreeOnRoot(`s3://bucket/${index}`)));
+      assert.equal(new Set(told).size, 1);
+      assert.equal(await replicas[0]!.catalog.agreeOnRoot('/elsewhere'), told[0]);
+    });
+
+    test('the storage root is moved from where it is, while no other replica lives', async () => {
+      const [one, two] = [await join('one'), await join('two')];
+      const root = (): Promise<string> => one.catalog.agreeOnRoot('/old');
+      assert.equal(await root(), '/old');
+      const move = { from: '/old', to: '/new', replica: 'one' };
+      const living = await one.catalog.moveRoot(move);
+      assert.deepEqual(
+        living.map(({ id }) => id),
+        ['two'],
+      );
+      assert.equal(await root(), '/old');
+      await expire(two);
+      assert.deepEqual(await one.catalog.moveRoot({ ...move, from: '/other' }), []);
+      assert.equal(await root(), '/old');
+      assert.deepEqual(await one.catalog.moveRoot(move), []);
+      assert.equal(await root(), '/new');
+    });
+
     describe('once another replica has claimed a name, its last owner', () => {
       const ref = table('t');
       let zombie: ReplicaOfTest;
