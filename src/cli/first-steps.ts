@@ -1,6 +1,7 @@
 /** What `serve` prints for a new user: commands that work when pasted into bash. */
 import { join, relative, resolve } from 'node:path';
-import { type Config, settings } from '../config/settings.ts';
+import { environmentFileName, environmentName } from '../config/environment.ts';
+import { type Config, type SettingName, settings } from '../config/settings.ts';
 import type { CliContext } from './command.ts';
 
 const sampleFile = 'node_modules/vega-datasets/data/us-state-capitals.json';
@@ -25,12 +26,28 @@ export function firstSteps(config: Config, url: string, context: CliContext): st
   ].join('\n');
 }
 
-function tokenStep(config: Config, { invocation, cwd }: CliContext): string {
+function tokenStep(config: Config, context: CliContext): string {
   if (!config.ownIssuer) return 'TOKEN=… # from your authorization server';
-  const isDefault = config.dataFolder === resolve(cwd, settings.dataFolder.default!);
-  const data = isDefault ? '' : ` --data ${quote(config.dataFolder)}`;
-  return `TOKEN=$(${invocation} token --subject me --scope 'lancegate:write'${data})`;
+  const { requires, flags } = stateOf(config, context);
+  return `TOKEN=$(${requires}${context.invocation} token --subject me --scope 'lancegate:write'${flags})`;
 }
+
+/** What leads a command to the issuer key of this service. Without it the command would make a key of its own. */
+function stateOf(config: Config, { cwd }: CliContext): { readonly requires: string; readonly flags: string } {
+  const { catalogUrl, catalogPasswordFile, dataFolder } = config;
+  if (catalogUrl === undefined) {
+    const isDefault = dataFolder === resolve(cwd, settings.dataFolder.default!);
+    return { requires: '', flags: isDefault ? '' : flagOf('dataFolder', dataFolder) };
+  }
+  if (new URL(catalogUrl).password !== '') return { requires: catalogInEnvironment, flags: '' };
+  const password = catalogPasswordFile === undefined ? '' : flagOf('catalogPasswordFile', catalogPasswordFile);
+  return { requires: '', flags: flagOf('catalogUrl', catalogUrl) + password };
+}
+
+const flagOf = (name: SettingName, value: string): string => ` --${settings[name].flag} ${quote(value)}`;
+
+/** A password is not shown, and came by one of these variables. A shell without them says so. */
+const catalogInEnvironment = `: "\${${environmentName(settings.catalogUrl)}:-\${${environmentFileName(settings.catalogUrl)}:?set this variable, or the one without _FILE, as for the service}}" && `;
 
 /** An installation without development packages has no sample; the command then shows where a file of one's own goes. */
 function samplePath({ packageFolder, cwd, fileExists }: CliContext): string {
