@@ -24,6 +24,7 @@ describe('over', { skip: withoutReplicas ?? false }, () => {
   before(async () => {
     cluster = await startReplicas(after, 2, withoutNamespaces === undefined ? 'namespaces' : 'proxies alone');
     clients = new MemberClients(cluster);
+    await clients.untilAcquainted();
   });
 
   for (const [name, set] of Object.entries(losses)) {

@@ -30,13 +30,29 @@ export class MemberClients {
   }
 
   /** A new table, with the member that owns it and one that does not. */
-  async newTable(table: string): Promise<readonly [owner: Member, other: Member]> {
+  async newTable(
+    table: string,
+    by: Member = this.#cluster.members[0]!,
+  ): Promise<readonly [owner: Member, other: Member]> {
     const { members } = this.#cluster;
-    await this.#untilDone(members[0]!, `/v1/table/${table}/create`, emptyTable(), randomUUID());
+    await this.#untilDone(by, `/v1/table/${table}/create`, emptyTable(), randomUUID());
     for (const { toStore } of members) toStore?.reset();
-    await this.untilAppended(members[0]!, table, 'of the search');
+    await this.untilAppended(by, table, 'of the search');
     const owner = members.find(({ toStore }) => (toStore?.counts.get('PUT manifest') ?? 0) > 0)!;
     return [owner, members.find((each) => each !== owner)!];
+  }
+
+  /**
+   * Until each of two members gives tables to the other: a replica that has just started does not know of all others, and what it
+   * claims meanwhile moves later.
+   */
+  async untilAcquainted(): Promise<void> {
+    for (const member of this.#cluster.members) {
+      for (let count = 0; ; count++) {
+        const [owner] = await this.newTable(`by_${this.#cluster.members.indexOf(member)}_${count}`, member);
+        if (owner !== member) break;
+      }
+    }
   }
 
   /** Once. */
