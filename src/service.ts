@@ -59,7 +59,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const { logger, clock } = start;
   const { policy, reload } = await openPolicy(start);
   const state = opened.use(await openState(config, folder, clock, logger));
-  const { catalog } = state;
+  const { catalog, owners, whileStorageAnswers, requireReady } = state;
   const tokens = replicaTokens(state, clock);
   const authenticator = new Authenticator(await verifiers(start, state, tokens));
   // Before the server, so that it is closed after the last request.
@@ -68,14 +68,8 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const queries = new ReaderQueries(readers, clock, mergeBytesUnder(config));
   const engine = await openEngine(start, state, queries);
   const { deps, close: closeOperations } = await startOperations({
-    catalog,
-    engine,
-    owners: state.owners,
-    queries,
-    clock,
+    ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, clock },
     newId: randomUUID,
-    logger,
-    metrics,
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     ...operationLimits(config),
   });
@@ -87,7 +81,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const server = await startHttpServer({
     certificate,
     routes: apiRoutes(operationsOf(deps)),
-    requireReady: state.requireReady,
+    requireReady,
     authenticator,
     policy,
     readFilter: filterReader(config.sqlFunctions ?? []),

@@ -15,6 +15,7 @@ import type { Config } from './config/settings.ts';
 import type { Clock } from './kernel/clock.ts';
 import { NamesHere } from './ownership/names-here.ts';
 import { ReplicaOwners } from './ownership/replica-owners.ts';
+import type { WhileStorageAnswers } from './table/table-access.ts';
 import { EmbeddedOwners, type TableOwners } from './table/table-owners.ts';
 import type { Logger } from './telemetry/logger.ts';
 
@@ -32,8 +33,9 @@ export interface StoredState extends Credentials {
   readonly replica: ReplicaIdentity | undefined;
   /** Throws where the tables of the catalog are in another storage root than this service's. */
   requireStorageRoot(): Promise<void>;
-  /** Throws where requests that need the catalog cannot be answered. */
+  /** Throws where requests cannot be answered: what does not answer is the catalog, or the storage of the tables. */
   requireReady(): Promise<void>;
+  readonly whileStorageAnswers: WhileStorageAnswers;
   /** Tells commands on this machine where the service listens. */
   announce(service: { readonly url: string; readonly acceptsOwnTokens: boolean }): void;
 }
@@ -60,6 +62,7 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
     // Whoever moves the data folder moves the tables in it, and this process alone names them.
     requireStorageRoot: async () => {},
     requireReady: async () => {},
+    whileStorageAnswers: (read) => read(),
     announce: catalog.announce,
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };
@@ -84,7 +87,11 @@ async function openShared(config: Config, folder: DataFolder, clock: Clock, logg
     replica: { id: names.replica, keys: new SqlIssuerKeys(session, 'replicas') },
     ...credentialsIn(session, clock),
     requireStorageRoot: () => requireStorageRoot(catalog, rootOf(config, names.replica)),
-    requireReady: () => probe.requireAnswer(),
+    requireReady: async () => {
+      owners.requireStorage();
+      await probe.requireAnswer();
+    },
+    whileStorageAnswers: (read) => owners.whileStorageAnswers(read),
     announce: hold.announce,
     [Symbol.asyncDispose]: () => all.disposeAsync(),
   };

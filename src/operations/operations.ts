@@ -15,7 +15,7 @@ import { MergeKind } from '../merge/merge-kind.ts';
 import type { Queries } from '../query/protocol.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { RecoveryMarks } from '../table/recovery-marks.ts';
-import { TableAccess } from '../table/table-access.ts';
+import { TableAccess, type WhileStorageAnswers } from '../table/table-access.ts';
 import { TableLocks } from '../table/table-locks.ts';
 import type { TableOwners } from '../table/table-owners.ts';
 import { VersionPins } from '../table/version-pins.ts';
@@ -29,6 +29,7 @@ interface StartDeps {
   readonly catalog: Catalog;
   readonly engine: Engine;
   readonly owners: TableOwners;
+  readonly whileStorageAnswers: WhileStorageAnswers;
   readonly clock: Clock;
   readonly newId: NewId;
   readonly logger: Logger;
@@ -57,7 +58,7 @@ export async function startOperations(given: StartDeps) {
   const locks = new TableLocks(given.maxWaitingPerTable, given.owners);
   metrics.watchWaitingForTables(() => locks.waitingExclusive);
   const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
-  const access = new TableAccess(catalog, engine, datasets);
+  const access = new TableAccess(catalog, engine, datasets, given.whileStorageAnswers);
   const maker = new TableMaker(given);
   const idempotency = new Idempotency({ ...given, access });
   const recoveryMarks = new RecoveryMarks(given);

@@ -52,6 +52,10 @@ export class ReplicaLease {
   #ensuring: Promise<void> | undefined;
   #isLeaving = false;
   #isClosed = false;
+  /** When the check of the storage was begun that the next lines are from; of several under way the last decides. */
+  #askedStorageAtMs = Number.NEGATIVE_INFINITY;
+  #storageLostSinceMs: number | undefined;
+  readonly #readers = new Set<(gone: LancegateError) => void>();
   #cancel: (() => void) | undefined;
   readonly #underWay = new Set<Promise<void>>();
 
@@ -71,6 +75,31 @@ export class ReplicaLease {
   /** The living replicas, as of the last renewal. */
   get replicas(): readonly Replica[] {
     return this.#replicas;
+  }
+
+  /** `StorageUnavailable` as soon as the storage has not answered a check in time, until it answers one. */
+  requireStorage(): void {
+    if (this.#storageLostSinceMs !== undefined) throw storageLost();
+  }
+
+  /**
+   * What `read` gives; `StorageUnavailable` as soon as the storage has not answered for as long as a lease lasts, whatever becomes of
+   * `read`. One late answer of a busy storage ends no reads.
+   */
+  async whileStorageAnswers<Result>(read: () => Promise<Result>): Promise<Result> {
+    if (this.#isStorageGone) throw storageLost();
+    const { promise: gone, reject } = Promise.withResolvers<never>();
+    this.#readers.add(reject);
+    try {
+      return await Promise.race([read(), gone]);
+    } finally {
+      this.#readers.delete(reject);
+    }
+  }
+
+  get #isStorageGone(): boolean {
+    const sinceMs = this.#storageLostSinceMs;
+    return sinceMs !== undefined && this.#parts.monotonicMs() - sinceMs >= this.#parts.times.durationMs;
   }
 
   /**
@@ -139,6 +168,7 @@ export class ReplicaLease {
   }
 
   async #isReached(reachStorage: ReplicaEntry['reachStorage']): Promise<boolean> {
+    const askedAtMs = this.#parts.monotonicMs();
     const { promise: tooLate, resolve } = Promise.withResolvers<boolean>();
     const cancel = this.#parts.clock.schedule(storageAnswersWithinMs, () => resolve(false));
     const answer = reachStorage().then(
@@ -146,10 +176,19 @@ export class ReplicaLease {
       () => false,
     );
     try {
-      return await Promise.race([answer, tooLate]);
+      const isReached = await Promise.race([answer, tooLate]);
+      this.#noteStorage(isReached, askedAtMs);
+      return isReached;
     } finally {
       cancel();
     }
+  }
+
+  #noteStorage(isReached: boolean, askedAtMs: number): void {
+    if (askedAtMs < this.#askedStorageAtMs) return;
+    this.#askedStorageAtMs = askedAtMs;
+    this.#storageLostSinceMs = isReached ? undefined : (this.#storageLostSinceMs ?? askedAtMs);
+    if (this.#isStorageGone) for (const end of this.#readers) end(storageLost());
   }
 }
 

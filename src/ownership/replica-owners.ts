@@ -93,6 +93,16 @@ export class ReplicaOwners implements TableOwners {
     await this.#lease.start(address, reachStorage);
   }
 
+  /** As of `ReplicaLease`. */
+  requireStorage(): void {
+    this.#lease.requireStorage();
+  }
+
+  /** As of `ReplicaLease`. */
+  whileStorageAnswers<Result>(read: () => Promise<Result>): Promise<Result> {
+    return this.#lease.whileStorageAnswers(read);
+  }
+
   others(): readonly ReplicaAddress[] {
     return this.#lease.replicas.filter(({ id }) => id !== this.#id);
   }

@@ -18,6 +18,9 @@ export interface TableDescription {
   readonly created: { readonly version: number; readonly schema: Schema } | undefined;
 }
 
+/** What `read` gives; `StorageUnavailable` where `read` would wait in vain. */
+export type WhileStorageAnswers = <Result>(read: () => Promise<Result>) => Promise<Result>;
+
 export const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
   new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
 
@@ -26,11 +29,18 @@ export class TableAccess {
   readonly #catalog: TableCatalog;
   readonly #engine: Locations & Datasets;
   readonly #datasets: OpenDatasets;
+  readonly #whileStorageAnswers: WhileStorageAnswers;
 
-  constructor(catalog: TableCatalog, engine: Locations & Datasets, datasets: OpenDatasets) {
+  constructor(
+    catalog: TableCatalog,
+    engine: Locations & Datasets,
+    datasets: OpenDatasets,
+    whileStorageAnswers: WhileStorageAnswers,
+  ) {
     this.#catalog = catalog;
     this.#engine = engine;
     this.#datasets = datasets;
+    this.#whileStorageAnswers = whileStorageAnswers;
   }
 
   /** `TableNotFound`. */
@@ -68,7 +78,7 @@ export class TableAccess {
     record: TableRecord,
     branch: BranchName | undefined,
   ): Promise<Snapshot & BranchHead & History & Branches & Tagged> {
-    return this.onFilesOf(record, () => this.#datasets.latest(record.location, branch));
+    return this.readFilesOf(record, () => this.#datasets.latest(record.location, branch));
   }
 
   /** A branch as it was last seen, without asking the storage whether it has grown. */
@@ -83,7 +93,7 @@ export class TableAccess {
     version: number | undefined,
     read: (dataset: Snapshot & History & Indexed) => Promise<Result>,
   ): Promise<Result> {
-    return this.onFilesOf(record, async () => {
+    return this.readFilesOf(record, async () => {
       if (version === undefined) return read(await this.#datasets.latest(record.location, branch));
       const dataset = await this.#engine.open({ location: record.location, branch, version });
       try {
@@ -92,6 +102,11 @@ export class TableAccess {
         dataset.close();
       }
     });
+  }
+
+  /** As `onFilesOf`; `StorageUnavailable` as soon as it is known that the storage does not answer. */
+  readFilesOf<Result>(record: TableRecord, read: () => Promise<Result>): Promise<Result> {
+    return this.onFilesOf(record, () => this.#whileStorageAnswers(read));
   }
 
   /**

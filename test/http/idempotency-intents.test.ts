@@ -98,6 +98,7 @@ async function start(t: TestContext) {
     catalog: faulty,
     engine: replacing<Engine>(engine, { open }),
     owners: new EmbeddedOwners(),
+    whileStorageAnswers: (read) => read(),
     clock: systemClock,
     newId: randomUUID,
     queries: { count: notAsked, query: notAsked, explain: notAsked },

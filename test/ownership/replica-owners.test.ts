@@ -330,6 +330,30 @@ test('a table that is being created stays with its replica until that ends', asy
   assert.deepEqual(b.did, ['takes over t']);
 });
 
+test('a replica without the storage says so as soon as a check failed, refuses reads with its lease, and heals', async (t) => {
+  const { join, pass } = await cluster(t);
+  const { owners, storage } = await join('a');
+  const silence = Promise.withResolvers<void>();
+  storage.reach = () => silence.promise;
+  const missing = async () => [
+    await refusalOf((async () => owners.requireStorage())()),
+    await refusalOf(owners.whileStorageAnswers(async () => {})),
+  ];
+  const waiting = refusalOf(owners.whileStorageAnswers(() => silence.promise));
+  await pass(2_500);
+  assert.deepEqual(await missing(), [undefined, undefined], 'the storage has two seconds to answer');
+  await pass(500);
+  assert.deepEqual(await missing(), ['StorageUnavailable', undefined], 'one late answer ends no reads');
+  await pass(3_000);
+  assert.deepEqual(await missing(), ['StorageUnavailable', 'StorageUnavailable']);
+  assert.equal(await waiting, 'StorageUnavailable', 'what waited for the storage waits no longer');
+  storage.reach = async () => {};
+  await pass(1_000);
+  assert.deepEqual(await missing(), [undefined, undefined]);
+  await pass(3_000);
+  assert.deepEqual(await missing(), [undefined, undefined], 'checks that were begun before say nothing any more');
+});
+
 test('a replica without the storage knows who lives, and leaves in order', async (t) => {
   const { join, pass, until } = await cluster(t);
   const a = await join('a');

@@ -49,7 +49,9 @@ test('a table is described at one version, also if another program changes its c
     location,
   } as unknown as TableRecord;
   const datasets = replacing(new OpenDatasets(engine, 1), { latest: async () => changing });
-  const access = replacing(new TableAccess({} as never, engine, datasets), { find: async () => record });
+  const access = replacing(new TableAccess({} as never, engine, datasets, (read) => read()), {
+    find: async () => record,
+  });
   const { created } = await describeTable({ access, managesVersions: false })({
     table: record.ref,
     branch: undefined,

@@ -185,7 +185,7 @@ export class Stage {
     stage.keyBudget = new KeyBudget(keyMemoryBytes, clock);
     const datasets = new OpenDatasets(stage.#keeping(engine), 10);
     stage.datasets = datasets;
-    const access = replacing(new TableAccess(catalog, engine, datasets), {
+    const access = replacing(new TableAccess(catalog, engine, datasets, (read) => read()), {
       requireUnchanged: async (record: TableRecord) => ({ ...record, location: stage.#location }),
     });
     const lines = { write: (line: string) => void stage.warnings.push(line) };

@@ -41,7 +41,7 @@ test('a replica that lost the table while it waited deletes no branch, which the
   const name = 'b' as BranchName;
   await dataset.createBranch(name, { branch: undefined, version: undefined });
   const datasets = new OpenDatasets(engine, 10);
-  const access = new TableAccess(catalog, engine, datasets);
+  const access = new TableAccess(catalog, engine, datasets, (read) => read());
   const remove = (confirm: () => Promise<void>) =>
     deleteBranch({
       access,

@@ -38,7 +38,7 @@ export async function readInReader<Result>(
   read: (reading: Reading) => Promise<Result>,
 ): Promise<Result> {
   const record = await access.findCreated(table);
-  return access.onFilesOf(record, async () => read(await readingOf(access, record, branch, version)));
+  return access.readFilesOf(record, async () => read(await readingOf(access, record, branch, version)));
 }
 
 /** The newest version is the one that the service knows or a newer one (P11). */
