@@ -134,7 +134,7 @@ async function openCertificate({ config, clock, logger, opened }: Start): Promis
 }
 
 async function openForwarding(
-  { config, clock, opened }: Start,
+  { config, clock, logger, opened }: Start,
   { owners }: StoredState,
   tokens: ReplicaTokens | undefined,
 ): Promise<Forwarding | undefined> {
@@ -142,6 +142,7 @@ async function openForwarding(
   const hop = new ReplicaHop({
     sign: (principal, audience) => tokens.sign(principal, audience),
     clock,
+    logger,
     ca: config.replicaCa === undefined ? undefined : await readCa(config.replicaCa),
   });
   opened.defer(() => hop.close());

@@ -15,6 +15,7 @@ import { RawClient } from './raw-client.ts';
 import { Replicas, recordOf, twoReplicas } from './replicas.ts';
 import { scriptedOperations } from './scripted-operations.ts';
 import type { TestOptions } from './service.ts';
+import { silentLogger } from './silent-logger.ts';
 import { until } from './until.ts';
 
 const self = { kind: 'self' } as const;
@@ -165,7 +166,7 @@ test('where the owner ends in the middle of a body, nothing was written (P6)', a
 });
 
 test('a body of a known length is whole with its last byte, although its end is not read yet (P6)', async () => {
-  const hop = new ReplicaHop({ sign: async () => 'token', clock: systemClock });
+  const hop = new ReplicaHop({ sign: async () => 'token', clock: systemClock, logger: silentLogger });
   using owner = await brokenOwner((socket, received) => {
     if (received.endsWith('\r\n\r\n')) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
     else if (received.endsWith('whole')) socket.destroy();
@@ -303,6 +304,7 @@ test('a look-up in all replicas does not wait for one that stands still, and has
   const hop = new ReplicaHop({
     sign: (principal, audience) => tokens.sign(principal, audience),
     clock,
+    logger: silentLogger,
   });
   const others = () => [
     { id: 'silent', address: `http://127.0.0.1:${(silent.address() as AddressInfo).port}` },

@@ -3,6 +3,7 @@ import { Forwarding } from '#src/http/forwarding/forwarding.ts';
 import { type OtherReplica, ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import { startTestService, type TestOptions, type TestService } from './service.ts';
+import { silentLogger } from './silent-logger.ts';
 import { until } from './until.ts';
 
 type Owner = Awaited<ReturnType<ConstructorParameters<typeof Forwarding>[0]['owners']['ownerOf']>>;
@@ -22,6 +23,7 @@ export class Replicas implements AsyncDisposable {
     const hop = new ReplicaHop({
       sign: (principal, audience) => tokens.sign(principal, audience),
       clock,
+      logger: silentLogger,
     });
     const owners = {
       ownerOf: async () => this.owner[id] ?? self,

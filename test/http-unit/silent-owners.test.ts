@@ -11,6 +11,7 @@ import { table } from '#test/contract/catalog/fixtures.ts';
 import { ManualClock } from './manual-clock.ts';
 import { RawClient } from './raw-client.ts';
 import { Replicas } from './replicas.ts';
+import { silentLogger } from './silent-logger.ts';
 import { until } from './until.ts';
 
 const mergePath = '/v1/table/users/merge_insert?on=id';
@@ -47,7 +48,9 @@ async function scriptedOwner(t: TestContext) {
   await once(server, 'listening');
   t.after(() => server.close());
   const clock = new ManualClock();
-  const hop = new ReplicaHop({ sign: async () => 'token', clock });
+  const said: { readonly message: string; readonly fields: Record<string, unknown> }[] = [];
+  const keep = (fields: object, message: string) => void said.push({ message, fields: { ...fields } });
+  const hop = new ReplicaHop({ sign: async () => 'token', clock, logger: { info: keep, warn: keep } });
   t.after(() => hop.close());
   const owner = { id: 'owner', address: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
   /** The owner says it, and the replica has heard it: it waits for the next word from now on. */
@@ -56,7 +59,7 @@ async function scriptedOwner(t: TestContext) {
     await until(() => String(clock.waiting) === String(waitingMs));
   };
   const received = (text: string) => until(() => sockets.at(-1)?.received.endsWith(text) === true);
-  return { owner, clock, hop, sockets, say, received };
+  return { owner, clock, hop, sockets, say, received, said };
 }
 
 const withinHalves = (clock: ManualClock, ms: number): void => {
@@ -101,7 +104,7 @@ test('a connection to the owner that is never there leaves also a request withou
 }, async (t) => {
   const port = await fullServer(t);
   const clock = new ManualClock();
-  const hop = new ReplicaHop({ sign: async () => 'token', clock });
+  const hop = new ReplicaHop({ sign: async () => 'token', clock, logger: silentLogger });
   t.after(() => hop.close());
   const { request } = merge();
   const address = `http://127.0.0.1:${port}`;
@@ -203,6 +206,34 @@ test('that a living owner is not reached the client learns within seconds, and n
   await settled(refused, clock);
   assert.ok(clock.nowMs() < 8_000, `${clock.nowMs()} ms`);
   assert.deepEqual([sockets.length, read.isBegun], [2, false]);
+});
+
+test('the log names a replica that is not reached once, with its address and why, until it is heard again', async (t) => {
+  const { owner, clock, hop, sockets, said } = await scriptedOwner(t);
+  const forward = () => hop.forward({ ...merge().request, isRepeated: true }, owner);
+  for (const tries of [1, 2]) {
+    const lost = assert.rejects(forward(), { name: 'NotTaken' });
+    await until(() => sockets.length === tries);
+    sockets.at(-1)!.socket.destroy();
+    await lost;
+  }
+  assert.deepEqual(
+    said.map(({ message, fields: { replica, address } }) => [message, replica, address]),
+    [['another replica is not reached, or has broken off its answer', owner.id, owner.address]],
+  );
+  assert.match(String(said[0]!.fields.error), /socket hang up|ECONNRESET/);
+  const refused = assert.rejects(forward(), { name: 'NotTaken' });
+  await until(() => sockets.at(-1)!.received.endsWith('\r\n\r\n') && sockets.length === 3);
+  sockets.at(-1)!.socket.write('HTTP/1.1 421 Misdirected Request\r\ncontent-length: 0\r\n\r\n');
+  await refused;
+  assert.equal(said[1]?.message, 'another replica is reached again');
+  const left = new AbortController();
+  const given = assert.rejects(hop.forward(merge(left.signal).request, owner), { kind: 'TimedOut' });
+  await until(() => sockets.length === 4);
+  left.abort(timedOut('late'));
+  await given;
+  assert.equal(said.length, 2, 'a request that gives up says nothing of the owner');
+  assert.equal(clock.nowMs(), 0);
 });
 
 test('an owner that is gone is asked for again past its lease, and the next one for as long', async (t) => {

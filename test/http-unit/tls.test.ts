@@ -15,6 +15,7 @@ import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type Certified, newCa, statusOf, type TestCa, withoutOpenssl } from '#test/fixtures/certificates.ts';
 import { upload } from './client.ts';
 import { startTestService, type TestOptions, type TestService } from './service.ts';
+import { silentLogger } from './silent-logger.ts';
 import { until } from './until.ts';
 
 /** All that comes until the connection ends, in whatever way. */
@@ -148,6 +149,7 @@ describe('TLS', { skip: withoutOpenssl ?? false }, () => {
       const hop = new ReplicaHop({
         sign: (principal, audience) => signing.sign(principal, audience),
         clock: systemClock,
+        logger: silentLogger,
         ca: await readCa(trusted.path),
       });
       t.after(() => hop.close());

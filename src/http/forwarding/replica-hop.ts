@@ -15,8 +15,10 @@ import { request as httpsRequest, Agent as TlsAgent } from 'node:https';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { onAbort, type Principal } from '../../kernel/request-scope.ts';
+import type { Logger } from '../../telemetry/logger.ts';
 import type { ForwardedAnswer } from '../route.ts';
 import { answeredHeaders, forwardedHeaders, replicaOf } from './forwarded-headers.ts';
+import { LostPeers } from './lost-peers.ts';
 
 /** A replica that answers for another one. */
 export interface OtherReplica {
@@ -51,6 +53,7 @@ interface HopDeps {
   /** Makes a token by which a replica, the audience, knows the principal. */
   readonly sign: (principal: Principal, audience: string) => Promise<string>;
   readonly clock: Clock;
+  readonly logger: Pick<Logger, 'info' | 'warn'>;
   /** Certificates (PEM) that vouch for the other replicas; those that Node trusts if undefined. */
   readonly ca?: string | undefined;
 }
@@ -72,6 +75,7 @@ const maxAnswerBytes = 8 * 2 ** 20;
 
 export class ReplicaHop {
   readonly #deps: HopDeps;
+  readonly #peers: LostPeers;
   readonly #agents = {
     http: new Agent({ keepAlive: true, maxSockets }),
     https: new TlsAgent({ keepAlive: true, maxSockets }),
@@ -79,6 +83,7 @@ export class ReplicaHop {
 
   constructor(deps: HopDeps) {
     this.#deps = deps;
+    this.#peers = new LostPeers(deps.logger);
   }
 
   /**
@@ -87,7 +92,8 @@ export class ReplicaHop {
    */
   async forward(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer> {
     const token = await this.#deps.sign(request.principal, owner.id);
-    return new Exchange(this.#open(request, owner, token), request, owner, this.#deps.clock).answer();
+    const outgoing = this.#open(request, owner, token);
+    return new Exchange(outgoing, request, owner, { clock: this.#deps.clock, peers: this.#peers }).answer();
   }
 
   close(): void {
@@ -118,11 +124,17 @@ export class ReplicaHop {
 /** What of the request the owner has: nothing that it may act on, a part of the body, or all of it. */
 type Taken = 'nothing' | 'part' | 'all';
 
+interface ExchangeParts {
+  readonly clock: Clock;
+  readonly peers: LostPeers;
+}
+
 /** One request to the owner, and the answer. */
 class Exchange {
   readonly #outgoing: ClientRequest;
   readonly #request: ForwardedRequest;
-  readonly #owner: string;
+  readonly #owner: OtherReplica;
+  readonly #peers: LostPeers;
   readonly #response: Promise<IncomingMessage>;
   readonly #silence: Timer;
   readonly #overtime: Timer;
@@ -130,8 +142,14 @@ class Exchange {
   /** The owner was heard to say that it has the request. A proxy between the replicas may swallow that. */
   #saysProcessing = false;
 
-  constructor(outgoing: ClientRequest, request: ForwardedRequest, owner: OtherReplica, clock: Clock) {
-    this.#owner = owner.id;
+  constructor(
+    outgoing: ClientRequest,
+    request: ForwardedRequest,
+    owner: OtherReplica,
+    { clock, peers }: ExchangeParts,
+  ) {
+    this.#owner = owner;
+    this.#peers = peers;
     this.#outgoing = outgoing;
     this.#request = request;
     this.#response = responseTo(outgoing);
@@ -146,7 +164,9 @@ class Exchange {
       await this.#send();
       const response = await this.#response;
       requireTaken(response);
-      return { ...headOf(response), text: await textOf(response), audit: { forwardedTo: this.#owner } };
+      const text = await textOf(response);
+      this.#peers.heard(this.#owner);
+      return { ...headOf(response), text, audit: { forwardedTo: this.#owner.id } };
     } catch (error) {
       throw this.#failureOf(error);
     } finally {
@@ -218,7 +238,9 @@ class Exchange {
   }
 
   #failureOf(error: unknown): unknown {
+    if (error instanceof NotTaken) this.#peers.heard(this.#owner); // it has answered
     if (error instanceof NotTaken || error instanceof LancegateError) return error;
+    this.#peers.lost(this.#owner, error);
     switch (this.#taken) {
       case 'nothing':
         return new NotTaken('the owner cannot be reached', { cause: error });
