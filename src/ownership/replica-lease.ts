@@ -2,6 +2,7 @@ import type { Replica, ReplicaCatalog } from '../catalog/replica-port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
+import { SharedAddress } from './shared-address.ts';
 
 /** Milliseconds that pass also while the process stands still, and that no change of the wall clock moves. */
 export type MonotonicClock = () => number;
@@ -45,6 +46,7 @@ interface ReplicaEntry {
  */
 export class ReplicaLease {
   readonly #parts: LeaseParts;
+  readonly #sharedAddress: SharedAddress;
   #validUntilMs = Number.NEGATIVE_INFINITY;
   #replicas: readonly Replica[] = [];
   /** undefined until `start`. */
@@ -61,6 +63,7 @@ export class ReplicaLease {
 
   constructor(parts: LeaseParts) {
     this.#parts = parts;
+    this.#sharedAddress = new SharedAddress({ ...parts, leaseMs: parts.times.durationMs });
   }
 
   /** Whether no other replica can have claimed what this one owns. */
@@ -164,6 +167,7 @@ export class ReplicaLease {
     const hadExpired = monotonicMs() >= this.#validUntilMs;
     this.#validUntilMs = Math.max(this.#validUntilMs, sentAtMs + durationMs - marginMs);
     this.#replicas = await catalog.liveReplicas();
+    this.#sharedAddress.look(address, this.#replicas, monotonicMs());
     renewed(hadExpired);
   }
 

@@ -229,10 +229,18 @@ for (const [flag, text] of refused) {
   });
 }
 
+const onPostgres = '--catalog=postgres://a@db.example/a';
+
 const conflicting: readonly (readonly [args: readonly string[], problem: RegExp])[] = [
   [['--oidc-issuer=https://a.example'], /^--oidc-issuer needs --oidc-audience/],
   [['--tls-certificate=a'], /^--tls-certificate needs --tls-key/],
   [['--tls-key=a'], /^--tls-key needs --tls-certificate/],
+  [['--storage-root-moved-from=/a'], /^--storage-root-moved-from has no effect without --catalog/],
+  ...['http://0.0.0.0:2333', 'http://0:2333', 'https://[::]:2333', 'http://[0:0::0]'].map(
+    (url) =>
+      [[onPostgres, `--advertise=${url}`], /^--advertise http.* has no address that other replicas can/] as const,
+  ),
+  [[onPostgres, '--host=0.0.0.0'], /^--host 0\.0\.0\.0 is no address that other replicas can reach/],
   [['--replica-ca=a'], /^--replica-ca has no effect without --catalog/],
   [['--oidc-audience=x'], /^--oidc-audience has no effect without --oidc-issuer/],
   [

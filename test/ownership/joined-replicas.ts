@@ -14,6 +14,15 @@ export const turns = async (): Promise<void> => {
   for (let turn = 0; turn < 60; turn++) await new Promise(setImmediate);
 };
 
+type Change = (catalog: SharedCatalog) => SharedCatalog;
+const unchanged: Change = (catalog) => catalog;
+
+/** Keeps the fields of errors alone. */
+const loggerOf = (errors: unknown[]) => {
+  const error = (fields: unknown) => void errors.push(fields);
+  return { debug: () => {}, info: () => {}, warn: () => {}, error } as never;
+};
+
 /** Several replicas with one database. Time passes for all of them at once, save for those that are frozen. */
 export async function cluster(t: TestContext) {
   let nowMs = 1_000_000;
@@ -21,8 +30,10 @@ export async function cluster(t: TestContext) {
   t.after(() => database.close());
   const clocks = new Map<string, ManualClock>();
   const frozen = new Set<string>();
+  const errors: unknown[] = [];
+  const logger = loggerOf(errors);
 
-  const join = async (id: string, change: (catalog: SharedCatalog) => SharedCatalog = (catalog) => catalog) => {
+  const join = async (id: string, change: Change = unchanged, address = `http://${id}`) => {
     const clock = new ManualClock();
     clocks.set(id, clock);
     const names = new NamesHere(id);
@@ -31,13 +42,7 @@ export async function cluster(t: TestContext) {
     const takeOver: { how: () => Promise<void> } = { how: async () => {} };
     const storage: { reach: () => Promise<void> } = { reach: async () => {} };
     const catalog = change(await database.catalogOf(names));
-    const owners = new ReplicaOwners({
-      catalog,
-      names,
-      clock,
-      monotonicMs: () => nowMs,
-      logger: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} } as never,
-    });
+    const owners = new ReplicaOwners({ catalog, names, clock, monotonicMs: () => nowMs, logger });
     await owners.start({
       takeOver: (taken) => {
         did.push(`takes over ${(taken as TableRef).name}`);
@@ -50,7 +55,7 @@ export async function cluster(t: TestContext) {
       forget: async (given) => void did.push(`forgets ${given.name} in epoch ${names.epochOf(given)}`),
       isIdle: () => true,
     });
-    await owners.join(`http://${id}`, () => storage.reach());
+    await owners.join(address, () => storage.reach());
     await turns();
     return {
       id,
@@ -73,7 +78,7 @@ export async function cluster(t: TestContext) {
       await turns();
     }
   };
-  return { join, pass, until: passUntil(pass), frozen };
+  return { join, pass, until: passUntil(pass), frozen, errors };
 }
 
 /** Lets time pass until the work is done. */

@@ -252,6 +252,26 @@ test('a work that needs a name of another replica gets it from there', async (t)
   assert.deepEqual([a.did, b.did], [['hands over t'], []]);
 });
 
+test('two living replicas with one address are named once by each, and a predecessor that died is not', async (t) => {
+  const { join, pass, frozen, errors } = await cluster(t);
+  const joinAt = (id: string, address: string) => join(id, (catalog) => catalog, address);
+  await joinAt('dead', 'http://10.0.0.7:2333');
+  frozen.add('dead');
+  await joinAt('next', 'http://10.0.0.7:2333');
+  await joinAt('elsewhere', 'http://10.0.0.8:2333');
+  await pass(20_000);
+  assert.deepEqual(errors, []);
+  await joinAt('twin', 'http://10.0.0.7:2333/');
+  await pass(4_000);
+  assert.deepEqual(errors, []);
+  await pass(20_000);
+  const named = [
+    { address: 'http://10.0.0.7:2333', replica: 'next', otherReplica: 'twin' },
+    { address: 'http://10.0.0.7:2333/', replica: 'twin', otherReplica: 'next' },
+  ];
+  assert.deepEqual([errors.length, new Set(errors)], [2, new Set(named)]);
+});
+
 test('a replica that joins gets its share of what is idle', async (t) => {
   const { join, pass } = await cluster(t);
   const a = await join('a');
