@@ -1,31 +1,52 @@
 import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { NamespaceCatalog } from './port.ts';
 
 /** How long an answer stands: the catalog is asked no more often, however many probes there are. */
 const believedForMs = 1_000;
+/** Probes of balancers wait for a few seconds at most. A replica whose catalog takes longer cannot keep its lease either. */
+const answersWithinMs = 2_000;
+/** Of a catalog that does not answer: they take connections from requests. */
+const mostUnanswered = 3;
 
 /** Whether the catalog answers, for readiness checks, which come without a credential. */
 export class CatalogProbe {
   readonly #catalog: Pick<NamespaceCatalog, 'findNamespace'>;
   readonly #clock: Clock;
   #asked: { readonly answer: Promise<unknown>; readonly atMs: number } | undefined;
+  #unanswered = 0;
 
   constructor(catalog: Pick<NamespaceCatalog, 'findNamespace'>, clock: Clock) {
     this.#catalog = catalog;
     this.#clock = clock;
   }
 
-  /** Throws what the catalog throws, such as `CatalogUnavailable`. */
+  /** Throws what the catalog throws, such as `CatalogUnavailable`, and that also where it does not answer in time. */
   async requireAnswer(): Promise<void> {
     const nowMs = this.#clock.nowMs();
     const known = this.#asked;
-    const asked = known === undefined || known.atMs + believedForMs <= nowMs ? this.#ask(nowMs) : known;
+    const isCurrent = known !== undefined && nowMs < known.atMs + believedForMs;
+    const asked = known !== undefined && (isCurrent || this.#unanswered >= mostUnanswered) ? known : this.#ask(nowMs);
     await asked.answer;
   }
 
   #ask(atMs: number) {
-    const answer = this.#catalog.findNamespace([]);
-    this.#asked = { answer, atMs };
+    this.#asked = { answer: this.#inTime(), atMs };
     return this.#asked;
   }
+
+  async #inTime(): Promise<void> {
+    const late = Promise.withResolvers<never>();
+    const cancel = this.#clock.schedule(answersWithinMs, () => late.reject(catalogSilent()));
+    this.#unanswered += 1;
+    const answer = this.#catalog.findNamespace([]).finally(() => {
+      this.#unanswered -= 1;
+    });
+    await Promise.race([answer, late.promise]).finally(cancel);
+  }
 }
+
+const catalogSilent = (): LancegateError =>
+  new LancegateError('CatalogUnavailable', 'the catalog does not answer; nothing was written', {
+    retryAfterSeconds: 2,
+  });

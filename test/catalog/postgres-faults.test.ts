@@ -8,6 +8,7 @@ import {
   openPostgresSession,
   type PostgresCatalogOptions,
 } from '#src/catalog/postgres/open-postgres-catalog.ts';
+import { askAfterMs } from '#src/catalog/postgres/server-watch.ts';
 import type { CatalogDb } from '#src/catalog/queries/catalog-db.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { leaseTimes } from '#src/ownership/replica-lease.ts';
@@ -15,6 +16,7 @@ import { path, place, publicationOf, rejects, table, transactionOf } from '#test
 import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { type PostgresServer, sharedPostgres, startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
 import { PostgresProxy } from '#test/fixtures/postgres-proxy.ts';
+import { eventually } from '#test/http/eventually.ts';
 
 /** Limits and pauses pass in a twentieth of their time. */
 const hurried: Clock = {
@@ -178,6 +180,39 @@ describe('a PostgreSQL catalog', { skip: withoutPostgres ?? false }, () => {
     await holding;
   });
 
+  test('waits for a lock as long as the server answers others', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const url = await server.newDatabase();
+    let questions = 0;
+    const impatient: Clock = {
+      nowMs: systemClock.nowMs,
+      schedule: (afterMs, run) => {
+        if (afterMs === askAfterMs) questions += 1;
+        return systemClock.schedule(afterMs === askAfterMs ? 50 : afterMs, run);
+      },
+    };
+    const session = await openPostgresSession({ url }, { clock: impatient });
+    after(() => session.close());
+    const reading = await server.asAdmin(async (client) => {
+      await client.query('begin; lock table namespaces in access exclusive mode');
+      const before = questions;
+      const waiting = session.read((db) => db.selectFrom('namespaces').select('path').execute());
+      await eventually('the server was asked again and again', () => questions > before + 3);
+      return { waiting };
+    }, nameOf(url));
+    assert.equal((await reading.waiting).length, 1);
+  });
+
+  test('says that the outcome is not known, where the server falls silent when it is to commit (P6)', async (t) => {
+    const { catalog, proxy } = await behindProxy(t);
+    const fallSilent = async () => {
+      proxy.isSilent = true;
+    };
+    proxy.failCommit({ kind: 'answer lost', hook: fallSilent });
+    await rejects(catalog.createNamespace(path('a'), {}), 'Internal');
+    proxy.isSilent = false;
+  });
+
   test('gives up a server that falls silent, and works again when it speaks', async (t) => {
     const { catalog, proxy } = await behindProxy(t);
     await catalog.createNamespace(path('a'), {});
@@ -185,7 +220,12 @@ describe('a PostgreSQL catalog', { skip: withoutPostgres ?? false }, () => {
     await rejects(catalog.findNamespace(path('a')), 'CatalogUnavailable');
     await rejects(catalog.createNamespace(path('b'), {}), 'CatalogUnavailable');
     proxy.isSilent = false;
-    assert.notEqual(await catalog.findNamespace(path('a')), undefined);
+    const isThere = () =>
+      catalog.findNamespace(path('a')).then(
+        (found) => found !== undefined,
+        () => false,
+      );
+    await eventually('the catalog works again', isThere);
     await catalog.createNamespace(path('b'), {});
   });
 });

@@ -3,13 +3,15 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { PostgresProxy } from '#test/fixtures/postgres-proxy.ts';
 import { startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { startStoreProxy } from '#test/fixtures/store-proxy.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { eventually } from './eventually.ts';
 import { people } from './rows.ts';
 
-/** Of a busy machine. The clients of the store give up after 45 s, and once the server is missed each request waits for nothing. */
+/** Much longer than it takes on an idle machine, and less than the 45 s of the store's clients, or the 32 s of a statement. */
 const withinMs = 25_000;
 
 describe('a replica that is cut off', { skip: withoutPostgres ?? withoutS3Gateway ?? false }, () => {
@@ -42,5 +44,35 @@ describe('a replica that is cut off', { skip: withoutPostgres ?? withoutS3Gatewa
     isBack.resolve();
     await eventually('ready', async () => (await service.get('/readyz')).status === 200);
     assert.deepEqual([(await read('count_rows')).status, (await read('describe')).status], [200, 200]);
+  });
+
+  test('from the catalog is not ready, refuses reads and writes in seconds, and heals by itself', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const server = await sharedPostgres();
+    const proxy = await PostgresProxy.open(server.port);
+    after(() => proxy[Symbol.asyncDispose]());
+    const database = new URL(await server.newDatabase()).pathname.slice(1);
+    const service = await startTestService(after, {
+      CATALOG: server.urlOf(database, proxy.port),
+      STORAGE_ROOT: temporaryFolder(after),
+    });
+    const read = () => service.post('/v1/table/t/count_rows', {});
+    const write = (id: number) => service.post('/v1/table/t/merge_insert?on=id', people([id], 'x'));
+    const isReady = async () => (await service.get('/readyz')).status === 200;
+    assert.equal((await service.post('/v1/table/t/create', people([1], 'x'))).status, 200);
+    assert.equal(await isReady(), true);
+    const cutAtMs = performance.now();
+    proxy.isSilent = true;
+    const refused = await Promise.all([read(), write(2)]);
+    for (const { status, body } of refused) {
+      assert.equal(status, 503, JSON.stringify(body));
+      assert.match(String(body.error), /nothing was written/);
+    }
+    await eventually('not ready', async () => !(await isReady()));
+    assert.ok(performance.now() - cutAtMs < withinMs);
+    proxy.isSilent = false;
+    await eventually('ready', isReady);
+    await eventually('writing', async () => (await write(3)).status === 200);
+    assert.equal((await read()).body, 2);
   });
 });

@@ -17,7 +17,8 @@ import {
 } from 'kysely';
 import pg from 'pg';
 import type { Clock } from '../../kernel/clock.ts';
-import { CommitUnanswered, ConnectionLost, wasRolledBack } from './postgres-faults.ts';
+import { CommitUnanswered, ConnectionLost, NoConnection, wasRolledBack } from './postgres-faults.ts';
+import { ServerWatch } from './server-watch.ts';
 
 export interface PoolLimits {
   readonly maxConnections: number;
@@ -37,6 +38,7 @@ export class CatalogPool implements PostgresPool {
   readonly options = {};
   readonly #pool: pg.Pool;
   readonly #clock: Clock;
+  readonly #watch: ServerWatch;
   readonly #answerWithinMs: number;
 
   constructor(connection: pg.ClientConfig, limits: PoolLimits, clock: Clock) {
@@ -51,19 +53,27 @@ export class CatalogPool implements PostgresPool {
     // An idle connection was lost, and the pool has dropped it.
     this.#pool.on('error', () => undefined);
     this.#clock = clock;
+    this.#watch = new ServerWatch(connection, clock);
     this.#answerWithinMs = limits.statementWithinMs + graceMs;
   }
 
-  /** Throws `ConnectionLost` where there is none in time, or the server's own error where it refuses one. */
+  /**
+   * Throws `NoConnection` where there is none in time, or at once where the server is known to be silent; the server's own error where
+   * it refuses one.
+   */
   async connect(): Promise<PostgresPoolClient> {
+    if (this.#watch.isSilent) throw new NoConnection('the server is silent');
     try {
-      return new CatalogClient(await this.#pool.connect(), this.#clock, this.#answerWithinMs);
+      return new CatalogClient(await this.#pool.connect(), this.#clock, this.#watch, this.#answerWithinMs);
     } catch (cause) {
-      throw cause instanceof pg.DatabaseError ? cause : new ConnectionLost('no connection', { cause });
+      if (cause instanceof pg.DatabaseError) throw cause;
+      void this.#watch.ask(); // so that the next ones need not wait, if the server is the reason
+      throw new NoConnection('no connection', { cause });
     }
   }
 
   end(): Promise<void> {
+    this.#watch.close();
     return this.#pool.end();
   }
 }
@@ -78,12 +88,14 @@ const parserOf = ((id: number, format: 'text') =>
 class CatalogClient implements PostgresPoolClient {
   readonly #client: pg.PoolClient;
   readonly #clock: Clock;
+  readonly #watch: ServerWatch;
   readonly #answerWithinMs: number;
   #isLost = false;
 
-  constructor(client: pg.PoolClient, clock: Clock, answerWithinMs: number) {
+  constructor(client: pg.PoolClient, clock: Clock, watch: ServerWatch, answerWithinMs: number) {
     this.#client = client;
     this.#clock = clock;
+    this.#watch = watch;
     this.#answerWithinMs = answerWithinMs;
     // The query under way fails with the same error.
     client.on('error', this.#lose);
@@ -105,6 +117,7 @@ class CatalogClient implements PostgresPoolClient {
     if (this.#isLost) throw new ConnectionLost('the connection was lost before');
     const late = Promise.withResolvers<never>();
     const cancel = this.#clock.schedule(this.#answerWithinMs, () => late.reject(new Error('no answer in time')));
+    const stopWatching = this.#watch.whileWaiting(() => late.reject(new Error('the server is silent')));
     try {
       const results = await Promise.race([this.#client.query(sql, [...parameters]), late.promise]);
       return [results].flat().at(-1)!;
@@ -114,6 +127,7 @@ class CatalogClient implements PostgresPoolClient {
       throw cause instanceof pg.DatabaseError ? cause : new ConnectionLost('the connection was lost', { cause });
     } finally {
       cancel();
+      stopWatching();
     }
   }
 

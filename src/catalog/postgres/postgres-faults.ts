@@ -7,6 +7,9 @@ export class ConnectionLost extends Error {
   override readonly name = 'ConnectionLost';
 }
 
+/** None could be had, so nothing was begun, and another try would wait for as long. */
+export class NoConnection extends ConnectionLost {}
+
 /** The connection was lost between a `COMMIT` and its answer: the transaction took place or not. */
 export class CommitUnanswered extends Error {
   override readonly name = 'CommitUnanswered';

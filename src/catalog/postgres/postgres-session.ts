@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { CatalogDb, CatalogSchema } from '../queries/catalog-db.ts';
 import type { SqlSession } from '../sql-catalog.ts';
-import { CommitUnanswered, ConnectionLost, faultOf, refusalOf } from './postgres-faults.ts';
+import { CommitUnanswered, ConnectionLost, faultOf, NoConnection, refusalOf } from './postgres-faults.ts';
 
 /** From 0 up to 1, as `Math.random` gives. */
 export type Random = () => number;
@@ -12,8 +12,11 @@ export type Random = () => number;
 const mostRounds = 64;
 /** The longest pause before a transaction that was overtaken is repeated. */
 const longestPauseMs = 100;
-/** How long the outcome of a `COMMIT` without an answer is looked for. */
-const lookForOutcomeMs = 15_000;
+/**
+ * How long the outcome of a `COMMIT` without an answer is looked for: until the server has ended a transaction whose `COMMIT` never
+ * arrived. With the six seconds after which a silent server is missed, the caller learns that the outcome is not known.
+ */
+const lookForOutcomeMs = 5_000;
 /** A failover or a restart of the database is over by then, or lasts. */
 const insistForMs = 30_000;
 
@@ -148,12 +151,12 @@ export class PostgresSession implements SqlSession {
   }
 }
 
-/** On another connection, where the first one was lost. */
+/** On another connection, where one was had and was lost. */
 async function onceMore<Result>(work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
-    if (faultOf(error) !== 'lost' || error instanceof CommitUnanswered) throw error;
+    if (faultOf(error) !== 'lost' || error instanceof CommitUnanswered || error instanceof NoConnection) throw error;
     return work();
   }
 }
