@@ -42,6 +42,9 @@ describe('over', { skip: withoutReplicas ?? false }, () => {
       t.diagnostic(`${outcome} after ${afterMs.toFixed(0)} ms`);
       assert.equal(outcome, 'nothing written');
       assert.ok(afterMs < 20_000, `${afterMs} ms`);
+      const { host, port } = owner.fromPeers!;
+      const named = new RegExp(`"address":"http://${host}:${port}","error":.*"another replica is not reached`);
+      assert.match(other.replica.log, named);
       assert.equal(outcomeOfWrite(await clients.append(owner, table, 'direct', {})), 'done');
       set(owner, false);
       await clients.untilAppended(other, table, 'mended');
