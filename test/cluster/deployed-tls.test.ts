@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
@@ -22,7 +22,9 @@ import { main } from './nemesis/replica.ts';
 const deployed = (name: string): string => readFileSync(join(import.meta.dirname, '../../deploy', name), 'utf8');
 const nginx = ['nginx', '/usr/sbin/nginx'].find((path) => spawnSync(path, ['-v']).error === undefined);
 const without =
-  withoutReplicas ?? withoutOpenssl ?? (nginx === undefined ? 'there is no nginx; Debian has it' : undefined);
+  withoutReplicas ??
+  withoutOpenssl ??
+  (nginx === undefined ? 'there is no nginx; .ci/install-balancers installs it' : undefined);
 
 type After = (clean: () => void | Promise<void>) => void;
 type Settings = Readonly<Record<string, string>>;
@@ -65,13 +67,13 @@ async function startNginx(
   const servers = replicas.map((replica) => `server localhost:${replica.port};`).join(' ');
   const text = deployed('nginx.conf')
     .replace('listen 2333;', listen)
-    .replace('proxy_pass http://replicas;', pass)
+    .replaceAll('proxy_pass http://replicas;', pass)
     .replace(/(server replica-\d:2333[^;]*;\s*)+/, servers)
     .replace('listen 2333 ssl', `listen 127.0.0.1:${port} ssl`)
-    .replace('proxy_ssl_name replicas', 'proxy_ssl_name localhost')
+    .replaceAll('proxy_ssl_name replicas', 'proxy_ssl_name localhost')
     .replace('/certificates/nginx.pem', shown.certificatePath)
     .replace('/certificates/nginx.key', shown.keyPath)
-    .replace('/certificates/ca.pem', ca.path);
+    .replaceAll('/certificates/ca.pem', ca.path);
   assert.ok(!/replica-\d|\/certificates\//.test(text), text);
   const path = join(folder, 'nginx.conf');
   writeFileSync(
@@ -93,6 +95,14 @@ async function startNginx(
     );
   await eventually('nginx answers', answers, () => said);
   return url;
+}
+
+/** By the command of the page, beside a replica, from a folder where nothing may be written. */
+async function firstToken(settings: Settings, cwd: string): Promise<string> {
+  const [, words = ''] = /exec replica-1 \\\n {2}node bin\/lancegate\.js (.*)\n/.exec(deployed('README.md')) ?? [];
+  const { stdout } = await promisify(execFile)(process.execPath, [main, ...words.split(' ')], { env: settings, cwd });
+  assert.deepEqual(readdirSync(cwd), []);
+  return stdout.trim();
 }
 
 interface Asking {
@@ -140,10 +150,8 @@ describe('with TLS on every way', { skip: without ?? false }, () => {
       LANCEGATE_TLS_KEY: shown.keyPath,
       LANCEGATE_REPLICA_CA: ca.path,
     };
-    const args = [main, 'token', '--subject', 'tester', '--scope', 'lancegate:admin'];
-    const { stdout } = await promisify(execFile)(process.execPath, args, { env: settings });
-    authorization = `Bearer ${stdout.trim().split('\n').at(-1)}`;
     replicas = [await startReplica(after, settings), await startReplica(after, settings)];
+    authorization = `Bearer ${await firstToken(settings, temporaryFolder(after))}`;
     url = await startNginx(after, { replicas, ca, shown });
   });
 
