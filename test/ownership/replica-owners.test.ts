@@ -367,6 +367,8 @@ test('a replica without the storage says so as soon as a check failed, refuses r
   await pass(3_000);
   assert.deepEqual(await missing(), ['StorageUnavailable', 'StorageUnavailable']);
   assert.equal(await waiting, 'StorageUnavailable', 'what waited for the storage waits no longer');
+  await pass(500);
+  const between = refusalOf(owners.hold(table('t'))); // asks the storage between two of the regular checks
   storage.reach = async () => {};
   await pass(1_000);
   assert.deepEqual(await missing(), [undefined, undefined]);
@@ -374,6 +376,7 @@ test('a replica without the storage says so as soon as a check failed, refuses r
     await pass(500);
     assert.deepEqual(await missing(), [undefined, undefined], 'checks that were begun before say nothing any more');
   }
+  assert.equal(await between, 'StorageUnavailable');
 });
 
 test('a replica without the storage knows who lives, and leaves in order', async (t) => {
