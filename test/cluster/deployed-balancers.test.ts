@@ -219,7 +219,10 @@ describe('balancers before three replicas', { skip: without ?? false }, () => {
       t.diagnostic(`${replica.name}: longest read ${read.toFixed(0)} ms, write ${write.toFixed(0)} ms`);
       t.diagnostic(JSON.stringify(byKind(asked)));
       assert.ok(read < 10_000 && write < 20_000);
-      assert.ok(asked.filter(({ status }) => status !== 200).length <= clients, JSON.stringify(byStatus(asked)));
+      // A writer whose request was cut off may lose the next one too, if the frozen replica owns the table.
+      const lost = (wanted: Asked['kind']) =>
+        asked.filter(({ kind, status }) => kind === wanted && status !== 200).length;
+      assert.ok(lost('read') <= clients / 2 && lost('write') <= clients, JSON.stringify(byKind(asked)));
     }
   });
 
