@@ -20,7 +20,8 @@ import {
   type TableOwners,
 } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { beginClosing, type HeldName } from './held-name.ts';
+import { type HandOver, Handovers, handOversAtOnce } from './handovers.ts';
+import type { HeldName } from './held-name.ts';
 import { keyOf, type NamesHere } from './names-here.ts';
 import { chosenFor } from './rendezvous.ts';
 import { type LeaseTimes, leaseTimes, type MonotonicClock, ReplicaLease } from './replica-lease.ts';
@@ -35,17 +36,9 @@ interface OwnersDeps {
   readonly times?: LeaseTimes;
 }
 
-type HandOver = 'if idle' | 'if not busy' | 'in any case';
-
 /** How long another replica is believed to own a name. */
 const believedForMs = 1_000;
 const mostBelieved = 8_192;
-/** From the answer that this replica is the owner to the lock of the table. What takes longer, as a long body does, is refused. */
-const closingMs = 100;
-/** What has a lock of the table may take this long before it is left to the next owner to look after. */
-const handOverWithinMs = 1_000;
-/** Names of which a handover may be under way at once. */
-const handOversAtOnce = 16;
 const acquireWithinMs = 10_000;
 const acquireEveryMs = 100;
 /** A name that should be another replica's stays this long, for the work that it was claimed for. */
@@ -61,6 +54,7 @@ export class ReplicaOwners implements TableOwners {
   readonly #deps: OwnersDeps;
   readonly #lease: ReplicaLease;
   readonly #held = new Map<string, HeldName>();
+  readonly #handovers: Handovers;
   /** Who owns names that this replica does not. */
   readonly #believed: LRUCache<string, NameOwner>;
   #work: OwnedWork | undefined;
@@ -70,6 +64,7 @@ export class ReplicaOwners implements TableOwners {
 
   constructor(deps: OwnersDeps) {
     this.#deps = deps;
+    this.#handovers = new Handovers(deps, this.#held);
     const { monotonicMs, names, times = leaseTimes } = deps;
     this.#believed = new LRUCache({
       max: mostBelieved,
@@ -279,52 +274,8 @@ export class ReplicaOwners implements TableOwners {
     this.#deps.logger.warn({ table: showTable(table) }, 'another replica has taken over a table');
   }
 
-  /** `in any case`: nothing is under way, and what does not end in time is left to the next owner to look after. Never rejects. */
-  async #handOver(names: readonly HeldName[], how: HandOver): Promise<void> {
-    const closing = names
-      .filter(({ status, table }) => status === 'held' && (how !== 'if idle' || this.#owned.isIdle(table)))
-      .map((held) => ({ held, settle: beginClosing(held) }));
-    if (closing.length === 0) return;
-    if (how !== 'in any case') await this.#pause(closingMs);
-    for (let from = 0; from < closing.length; from += handOversAtOnce) {
-      const some = closing.slice(from, from + handOversAtOnce);
-      await Promise.all(some.map(({ held, settle }) => this.#endAndRelease(held, how).then(settle)));
-    }
-  }
-
-  async #endAndRelease(held: HeldName, how: HandOver): Promise<void> {
-    held.status = 'leaving';
-    const outcome = await this.#endWork(held.table);
-    const isKept = outcome === 'busy' || (outcome === 'late' && how === 'if idle');
-    if (isKept && how !== 'in any case') held.status = 'held';
-    else await this.#release(held, outcome === 'settled');
-  }
-
-  async #endWork(table: TableRef): Promise<'settled' | 'unsettled' | 'busy' | 'late'> {
-    const late = new AbortController();
-    const cancel = this.#deps.clock.schedule(handOverWithinMs, () => late.abort(writerMoved(table)));
-    try {
-      return await this.#owned.handOver(table, late.signal);
-    } catch (error) {
-      if (late.signal.aborted) return 'late';
-      this.#deps.logger.warn({ table: showTable(table), error }, 'a table could not be handed over in order');
-      return 'unsettled';
-    } finally {
-      cancel();
-    }
-  }
-
-  async #release(held: HeldName, isSettled: boolean): Promise<void> {
-    const { catalog, names, logger } = this.#deps;
-    const { table } = held;
-    if (this.#held.get(keyOf(table)) !== held) return; // lost meanwhile, and perhaps claimed again
-    const epoch = names.epochOf(table);
-    this.#held.delete(keyOf(table));
-    names.remove(table);
-    if (epoch === undefined) return;
-    await catalog.releaseName({ ref: table, epoch }, this.#id, isSettled).catch((error: unknown) => {
-      logger.warn({ table: showTable(table), error }, 'a table was not released; others wait for the end of the lease');
-    });
+  #handOver(names: readonly HeldName[], how: HandOver): Promise<void> {
+    return this.#handovers.handOver(names, how, this.#owned);
   }
 
   #renewed(hadExpired: boolean): void {

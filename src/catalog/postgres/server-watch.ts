@@ -1,6 +1,6 @@
 /**
- * Whether the server answers anybody. A statement without an answer may wait for a lock, or for a server that is busy; it may also wait
- * for a network that loses everything and tells nobody, and nothing but another question distinguishes these.
+ * Whether the server answers at all. A statement without an answer may wait for a lock or for a busy server. Or the network loses all
+ * packets, without an error. Only a second question, on a connection of its own, tells which it is.
  */
 import pg from 'pg';
 import type { Clock } from '../../kernel/clock.ts';

@@ -15,47 +15,43 @@ interface RemovalDeps {
   readonly datasets: OpenDatasets;
 }
 
+interface Removal {
+  readonly table: TableRef;
+}
+
 export type DropTable = ReturnType<typeof dropTable>;
 
 /** Waits for the writers ahead, then the table is gone for everyone at once; its files go afterwards. */
 export const dropTable =
   (deps: RemovalDeps & { readonly maker: TableMaker }) =>
-  async (
-    { table }: { table: TableRef },
-    _scope?: RequestScope,
-    answered?: AnswerOf<TableDescription>,
-  ): Promise<TableDescription> => {
-    const describe = (record: TableRecord) => deps.access.describe(record, undefined);
-    const answer = answeredBy(answered, describe);
-    const record = await removeFromCatalog(deps, table, () => deps.catalog.dropTable(table, answer));
+  async (command: Removal, _scope?: RequestScope, answered?: AnswerOf<TableDescription>): Promise<TableDescription> => {
+    const { record, description } = await remove(deps, command, answered, (ref, answer) =>
+      deps.catalog.dropTable(ref, answer),
+    );
     await deps.maker.discard(record);
-    return describe(record);
+    return description;
   };
 
 /** Forgets the table and leaves its files where they are. */
 export const deregisterTable =
   (deps: RemovalDeps) =>
-  async (
-    { table }: { table: TableRef },
-    _scope?: RequestScope,
-    answered?: AnswerOf<TableDescription>,
-  ): Promise<TableDescription> => {
-    const describe = (record: TableRecord) => deps.access.describe(record, undefined);
-    const answer = answeredBy(answered, describe);
-    return describe(await removeFromCatalog(deps, table, () => deps.catalog.deregisterTable(table, answer)));
-  };
+  async (command: Removal, _scope?: RequestScope, answered?: AnswerOf<TableDescription>): Promise<TableDescription> =>
+    (await remove(deps, command, answered, (ref, answer) => deps.catalog.deregisterTable(ref, answer))).description;
 
-async function removeFromCatalog(
+/** By `fromCatalog`, which records the answer with the removal. */
+async function remove(
   { access, locks, datasets }: RemovalDeps,
-  table: TableRef,
-  remove: () => Promise<TableRecord>,
-): Promise<TableRecord> {
+  { table }: Removal,
+  answered: AnswerOf<TableDescription> | undefined,
+  fromCatalog: TableCatalog['dropTable'],
+) {
+  const describe = (record: TableRecord) => access.describe(record, undefined);
   await access.find(table);
   const leave = await locks.lockExclusive(table, neverAborts);
   try {
-    const record = await remove();
+    const record = await fromCatalog(table, answeredBy(answered, describe));
     datasets.forget(record.location);
-    return record;
+    return { record, description: describe(record) };
   } finally {
     leave();
   }

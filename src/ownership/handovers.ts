@@ -1,0 +1,91 @@
+import { writerMoved } from '../catalog/refusals.ts';
+import type { OwnerCatalog } from '../catalog/replica-port.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { showTable, type TableRef } from '../kernel/ids.ts';
+import type { OwnedWork } from '../table/table-owners.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { beginClosing, type HeldName } from './held-name.ts';
+import { keyOf, type NamesHere } from './names-here.ts';
+
+interface HandoversDeps {
+  readonly catalog: OwnerCatalog;
+  readonly names: NamesHere;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** `in any case`: nothing is under way, and what does not end in time is left to the next owner to look after. */
+export type HandOver = 'if idle' | 'if not busy' | 'in any case';
+
+/** From the answer that this replica is the owner to the lock of the table. What takes longer, as a long body does, is refused. */
+const closingMs = 100;
+/** What has a lock of the table may take this long before it is left to the next owner to look after. */
+const handOverWithinMs = 1_000;
+/** Names of which a handover may be under way at once. */
+export const handOversAtOnce = 16;
+
+/** Gives names back to the catalog, for another replica to claim. */
+export class Handovers {
+  readonly #deps: HandoversDeps;
+  /** By their keys, those of this replica. A name that is handed over goes. */
+  readonly #held: Map<string, HeldName>;
+
+  constructor(deps: HandoversDeps, held: Map<string, HeldName>) {
+    this.#deps = deps;
+    this.#held = held;
+  }
+
+  /** Never rejects. */
+  async handOver(names: readonly HeldName[], how: HandOver, work: OwnedWork): Promise<void> {
+    const closing = names
+      .filter(({ status, table }) => status === 'held' && (how !== 'if idle' || work.isIdle(table)))
+      .map((held) => ({ held, settle: beginClosing(held) }));
+    if (closing.length === 0) return;
+    if (how !== 'in any case') await this.#untilClosed();
+    for (let from = 0; from < closing.length; from += handOversAtOnce) {
+      const some = closing.slice(from, from + handOversAtOnce);
+      await Promise.all(some.map(({ held, settle }) => this.#endAndRelease(held, how, work).then(settle)));
+    }
+  }
+
+  #untilClosed(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#deps.clock.schedule(closingMs, resolve);
+    return promise;
+  }
+
+  async #endAndRelease(held: HeldName, how: HandOver, work: OwnedWork): Promise<void> {
+    held.status = 'leaving';
+    const outcome = await this.#endWork(held.table, work);
+    const isKept = outcome === 'busy' || (outcome === 'late' && how === 'if idle');
+    if (isKept && how !== 'in any case') held.status = 'held';
+    else await this.#release(held, outcome === 'settled');
+  }
+
+  async #endWork(table: TableRef, work: OwnedWork): Promise<'settled' | 'unsettled' | 'busy' | 'late'> {
+    const late = new AbortController();
+    const cancel = this.#deps.clock.schedule(handOverWithinMs, () => late.abort(writerMoved(table)));
+    try {
+      return await work.handOver(table, late.signal);
+    } catch (error) {
+      if (late.signal.aborted) return 'late';
+      this.#deps.logger.warn({ table: showTable(table), error }, 'a table could not be handed over in order');
+      return 'unsettled';
+    } finally {
+      cancel();
+    }
+  }
+
+  async #release(held: HeldName, isSettled: boolean): Promise<void> {
+    const { catalog, names, logger } = this.#deps;
+    const { table } = held;
+    if (this.#held.get(keyOf(table)) !== held) return; // lost meanwhile, and perhaps claimed again
+    const epoch = names.epochOf(table);
+    this.#held.delete(keyOf(table));
+    names.remove(table);
+    if (epoch === undefined) return;
+    await catalog.releaseName({ ref: table, epoch }, names.replica, isSettled).catch((error: unknown) => {
+      logger.warn({ table: showTable(table), error }, 'a table was not released; others wait for the end of the lease');
+    });
+  }
+}
