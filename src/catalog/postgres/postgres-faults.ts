@@ -53,7 +53,7 @@ export function faultOf(error: unknown): Fault {
   return faults.find(([prefix]) => code?.startsWith(prefix))?.[1] ?? 'unexpected';
 }
 
-export const codeOf = (error: unknown): string | undefined => (error instanceof DatabaseError ? error.code : undefined);
+const codeOf = (error: unknown): string | undefined => (error instanceof DatabaseError ? error.code : undefined);
 
 /** After an error of this severity the transaction was rolled back; a fatal one ends the connection and leaves that open. */
 export const wasRolledBack = (error: unknown): boolean => error instanceof DatabaseError && error.severity === 'ERROR';
