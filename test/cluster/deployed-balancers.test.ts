@@ -101,11 +101,16 @@ async function seen(socket: string, server: string): Promise<Seen> {
   return { status: row[names.indexOf('status')] ?? '', requests: Number(row[names.indexOf('stot')]) };
 }
 
-interface Asked {
-  readonly kind: 'read' | 'write';
-  readonly tookMs: number;
+interface Answered {
   /** Or `broken`, if the connection was, or the client's patience is over. */
   readonly status: number | 'broken';
+  /** The answer or the failure, where the status is not 200. */
+  readonly text: string;
+}
+
+interface Asked extends Answered {
+  readonly kind: 'read' | 'write';
+  readonly tookMs: number;
 }
 
 /** Clients, on connections that they keep, each of which asks again when it has an answer; they send no request twice. */
@@ -135,8 +140,8 @@ class Clients {
     const kind = client % 2 === 0 ? 'read' : 'write';
     for (let turn = 0; !this.#isOver; turn++) {
       const beganMs = performance.now();
-      const status = await (kind === 'read' ? this.#read() : this.#write(client, `${client}-${turn}`));
-      this.asked.push({ kind, tookMs: performance.now() - beganMs, status });
+      const answered = await (kind === 'read' ? this.#read() : this.#write(client, `${client}-${turn}`));
+      this.asked.push({ ...answered, kind, tookMs: performance.now() - beganMs });
     }
   }
 
@@ -149,15 +154,16 @@ class Clients {
     return this.#post('merge_insert?on=id', 'application/vnd.apache.arrow.stream', rows);
   }
 
-  async #post(route: string, type: string, body: string | Uint8Array<ArrayBuffer>): Promise<Asked['status']> {
+  async #post(route: string, type: string, body: string | Uint8Array<ArrayBuffer>): Promise<Answered> {
     try {
       const headers = { authorization: this.#authorization, 'content-type': type };
       const signal = AbortSignal.timeout(patienceMs);
       const answer = await fetch(`${this.#url}/v1/table/${table}/${route}`, { method: 'POST', headers, body, signal });
-      await answer.arrayBuffer();
-      return answer.status;
-    } catch {
-      return 'broken'; // translated: the outcome is not known
+      const text = await answer.text();
+      return { status: answer.status, text: answer.ok ? '' : text };
+    } catch (error) {
+      const text = error instanceof Error ? `${error.message}: ${error.cause}` : String(error);
+      return { status: 'broken', text }; // translated: the outcome is not known
     }
   }
 }
@@ -169,6 +175,14 @@ const byStatus = (asked: readonly Asked[]) =>
   Object.fromEntries(
     Object.entries(Object.groupBy(asked, ({ status }) => `${status}`)).map(([k, v]) => [k, v?.length]),
   );
+
+/** What clients were told instead of 200, each text once, and what the replicas logged. */
+function refusalsIn(asked: readonly Asked[], { members }: Cluster): string {
+  const failed = asked.filter(({ status }) => status !== 200);
+  if (failed.length === 0) return '';
+  const told = new Set(failed.map(({ kind, status, text }) => `${kind} ${status}: ${text}`));
+  return [...told, ...members.map(({ replica: { name, log } }) => `${name} logged:\n${log}`)].join('\n');
+}
 
 const byKind = (asked: readonly Asked[]) => ({
   read: byStatus(asked.filter(({ kind }) => kind === 'read')),
@@ -222,7 +236,10 @@ describe('balancers before three replicas', { skip: without ?? false }, () => {
       // A writer whose request was cut off may lose the next one too, if the frozen replica owns the table.
       const lost = (wanted: Asked['kind']) =>
         asked.filter(({ kind, status }) => kind === wanted && status !== 200).length;
-      assert.ok(lost('read') <= clients / 2 && lost('write') <= clients, JSON.stringify(byKind(asked)));
+      assert.ok(
+        lost('read') <= clients / 2 && lost('write') <= clients,
+        `${JSON.stringify(byKind(asked))}\n${refusalsIn(asked, cluster)}`,
+      );
     }
   });
 
@@ -239,7 +256,7 @@ describe('balancers before three replicas', { skip: without ?? false }, () => {
     });
     t.diagnostic(JSON.stringify(byKind(asked)));
     // If it owns the table, writes are refused until its lease has ended, by whichever replica.
-    assert.deepEqual(Object.keys(byKind(asked).read), ['200']);
+    assert.deepEqual(Object.keys(byKind(asked).read), ['200'], refusalsIn(asked, cluster));
   });
 
   test('HAProxy loses no request of a rolling restart', async (t) => {
@@ -252,7 +269,7 @@ describe('balancers before three replicas', { skip: without ?? false }, () => {
       }
     });
     t.diagnostic(`${asked.length} requests`);
-    assert.deepEqual(byStatus(asked), { 200: asked.length });
+    assert.deepEqual(byStatus(asked), { 200: asked.length }, refusalsIn(asked, cluster));
   });
 
   test('nginx asks another replica where one without its catalog refuses a read', async (t) => {
@@ -265,7 +282,7 @@ describe('balancers before three replicas', { skip: without ?? false }, () => {
       await isSeen(index, /^UP/);
     }, nginxUrl);
     t.diagnostic(JSON.stringify(byKind(asked)));
-    assert.deepEqual(Object.keys(byKind(asked).read), ['200']);
+    assert.deepEqual(Object.keys(byKind(asked).read), ['200'], refusalsIn(asked, cluster));
   });
 
   test('nginx loses no read of a rolling restart', async (t) => {
@@ -277,6 +294,6 @@ describe('balancers before three replicas', { skip: without ?? false }, () => {
       }
     }, nginxUrl);
     t.diagnostic(JSON.stringify(byKind(asked)));
-    assert.deepEqual(Object.keys(byKind(asked).read), ['200']);
+    assert.deepEqual(Object.keys(byKind(asked).read), ['200'], refusalsIn(asked, cluster));
   });
 });
