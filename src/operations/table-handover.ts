@@ -55,7 +55,8 @@ export class TableHandover implements OwnedWork {
     const { catalog, maker, locks, recoveryMarks, indexJobs } = this.#deps;
     if (maker.isMaking(table)) return 'busy';
     await indexJobs.cancelOf(table);
-    const release = await locks.lockLast(table, signal);
+    const release = await locks.lockLast(table, signal).catch(nothingIfAborted(signal));
+    if (release === undefined) return 'busy';
     try {
       if (maker.isMaking(table)) return 'busy';
       const record = await catalog.findTable(table);
@@ -82,3 +83,10 @@ export class TableHandover implements OwnedWork {
     return this.#deps.locks.isIdle(table) && !this.#deps.maker.isMaking(table);
   }
 }
+
+/** What holds the lock may have committed: without the name it could not be recorded, and its outcome would be unknown (P6). */
+const nothingIfAborted =
+  (signal: AbortSignal) =>
+  (error: unknown): undefined => {
+    if (!signal.aborted) throw error;
+  };

@@ -36,7 +36,8 @@ export interface OwnedWork {
   takeOver(table: TableRef | 'every table'): Promise<void>;
   /**
    * Ends the work on the name, which nothing of this process begins meanwhile. `unsettled`: its next owner has to take it over.
-   * `busy`: a table of the name is being created, so this process has to keep it. The signal's reason if it aborts first.
+   * `busy`: a table of the name is being created, or work had not ended when the signal aborted, so this process has to keep the name:
+   * what is committed without it cannot be recorded.
    */
   handOver(table: TableRef, signal: AbortSignal): Promise<'settled' | 'unsettled' | 'busy'>;
   /** Another process may have written to what has the name: what is known of its branches does not hold any more. */

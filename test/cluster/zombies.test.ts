@@ -9,6 +9,8 @@ import type { Sent } from './history/attempts.ts';
 import { type Member, startReplicas, withoutReplicas } from './nemesis/cluster.ts';
 import { MemberClients, outcomeOfWrite, replyOf } from './nemesis/member-clients.ts';
 
+/** From SIGTERM on, an owner waits about a second for the lock of a table. */
+const longerThanHandoverMs = 2_000;
 const [ofTheFirst, ofTheNext] = ['of the first', 'of the next'];
 
 /** Its commits wait for those of `zombie` that are on their way; `began` is called when there is one. */
@@ -174,6 +176,33 @@ describe('an owner that is told to end', { skip: withoutReplicas ?? false }, () 
     assert.equal(await retry(other, owner, 'doubtful', key, claimed.resolve), 1);
     await owner.replica.start();
   });
+
+  for (const kind of ['held', 'stalled'] as const) {
+    test(`answers a commit that takes longer than a handover with what became of it: ${kind} (P6)`, async () => {
+      const table = `slow_${kind}`;
+      const [owner, other] = await clients.newTable(table);
+      const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const choose = onNth(1, isCommit, { kind, until: released.promise });
+      owner.toStore!.faults = (request) => {
+        const fault = choose(request);
+        if (fault !== undefined) reached.resolve();
+        return fault;
+      };
+      const first = clients.append(owner, table, ofTheFirst, {});
+      await reached.promise;
+      const ended = owner.replica.stop();
+      const next = clients.untilAppended(other, table, ofTheNext);
+      await pause(longerThanHandoverMs);
+      released.resolve();
+      const { status, body } = replyOf(await first);
+      assert.equal(status, 200, body.toString());
+      await next;
+      await ended;
+      assert.equal(await clients.count(other, table, ofTheFirst), 1);
+      clients.healStores();
+      await owner.replica.start();
+    });
+  }
 
   test('leaves the recovery mark of the next owner alone, if it stands still before it closes its own (P6)', async () => {
     const [owner, other] = await clients.newTable('closing');
