@@ -5,10 +5,10 @@ import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
-import { branchBranchesWithIndexes } from './branched-indexes.ts';
-import { succeeded } from './checked-service.ts';
-import { part, transact } from './multipart-body.ts';
-import { people, stream } from './rows.ts';
+import { branchBranchesWithIndexes } from '#test/http/branched-indexes.ts';
+import { succeeded } from '#test/http/checked-service.ts';
+import { part, transact } from '#test/http/multipart-body.ts';
+import { people, stream } from '#test/http/rows.ts';
 
 const clients = 16;
 const keysPerRound = 5;

@@ -6,8 +6,8 @@ import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import { type Answer, type HeaderFields, startTestService, type TestService } from '#test/fixtures/service.ts';
 import { type Fault, isCommit, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
-import { succeeded } from './checked-service.ts';
-import { people } from './rows.ts';
+import { succeeded } from '#test/http/checked-service.ts';
+import { people } from '#test/http/rows.ts';
 
 const countsOf = (answer: Answer): unknown[] => {
   const { num_inserted_rows, num_updated_rows, version } = succeeded(answer);

@@ -10,8 +10,8 @@ import { propose } from '#test/fixtures/proposed-version.ts';
 import { type S3Gateway, startS3Gateway, withoutS3Gateway } from '#test/fixtures/s3-gateway.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { refused, startCheckedService, succeeded } from './checked-service.ts';
-import { people } from './rows.ts';
+import { refused, startCheckedService, succeeded } from '#test/http/checked-service.ts';
+import { people } from '#test/http/rows.ts';
 
 describe('a version that a program of Lance proposes on an object store', { skip: withoutS3Gateway ?? false }, () => {
   const after = afterSuite();
