@@ -5,32 +5,13 @@ import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.
 import { UploadBudget } from '#src/engine/lance/store/upload-budget.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { objectStoreContract } from '#test/contract/object-store.ts';
-import { startAzureEmulator, withoutAzureEmulator } from '#test/fixtures/azure-emulator.ts';
 import { FolderStore } from '#test/fixtures/folder-store.ts';
-import { azure, google, s3 } from '#test/fixtures/stores-under-test.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const folder = () => new FolderStore(temporaryFolder(after));
 
 const folderStore = folder();
 objectStoreContract('a local folder', () => folderStore);
-
-for (const { name, without, start } of [s3, azure, google]) {
-  if (without !== undefined) {
-    test(`object store: ${name}`, { skip: without }, () => undefined);
-    continue;
-  }
-  const { newRoot, storageOptions } = await start(after);
-  const opened = (await openStore(newRoot(), storageOptions)) ?? assert.fail();
-  after(() => opened.store.close());
-  objectStoreContract(name, () => opened.store);
-}
-
-if (withoutAzureEmulator === undefined) {
-  const { newRoot, optionsWithToken } = await startAzureEmulator(after);
-  const opened = (await openStore(newRoot(), optionsWithToken)) ?? assert.fail();
-  objectStoreContract("Azure's emulator, with a SAS token", () => opened.store);
-}
 
 const key = 'version';
 const ours = Buffer.from('ours');

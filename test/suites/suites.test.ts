@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { globSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { filesOf, suiteNames } from './suites.ts';
@@ -11,6 +11,15 @@ describe('the suites', () => {
     const files = suiteNames.flatMap(filesOf);
     const others = globSync('**/*.test.ts', { cwd: testFolder, exclude: ['cluster/**'] });
     assert.deepEqual(files.sort(), others.sort());
+  });
+
+  test('need no object store, which npm cannot bring', () => {
+    const files = globSync('**/*.ts', { cwd: testFolder, exclude: ['cluster/**', 'fixtures/**'] });
+    const stores = /from '#test\/fixtures\/(s3-gateway|azure-emulator|gcs-emulator|stores-under-test)\.ts'/;
+    assert.deepEqual(
+      files.filter((file) => stores.test(readFileSync(join(testFolder, file), 'utf8'))),
+      [],
+    );
   });
 
   test('have a file each, which is what the runner is given', () => {

@@ -2,7 +2,7 @@
  * Which files of tests share a process, one after the other. To load the service costs a process a second or two, which is
  * more than most files take once it is loaded. `npm test` runs the suites; each file still runs by itself:
  *   node --test test/http/errors.test.ts
- * What is in test/cluster takes minutes; `npm run test:cluster` runs it.
+ * What is in test/cluster takes minutes, or needs an object store, which npm cannot bring; `npm run test:cluster` runs it.
  */
 import { globSync } from 'node:fs';
 import { basename, join } from 'node:path';
