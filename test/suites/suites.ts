@@ -11,9 +11,9 @@ const testFolder = join(import.meta.dirname, '..');
 
 /** A file belongs to the first suite that names it. They begin in the order of their names: the long ones first. */
 const patternsOf = {
-  '10-power-cut': ['engine/durability-power-cut.test.ts'],
+  '10-engine': ['engine/*.test.ts'],
   '11-http-routes': ['http/{routes,types,access,uploads,timeouts,overload}*.test.ts'],
-  '12-system': ['system/{crash,power-cut}*.test.ts'],
+  '12-system': ['system/{crash,power-cut,full-disk}*.test.ts'],
   '13-http-states': ['http/{states,idempotency,one-row-per-key}*.test.ts'],
   '14-memory': ['system/{memory,overload}*.test.ts', 'http-unit/refusals.test.ts'],
   '15-http': ['http/*.test.ts'],
@@ -22,7 +22,7 @@ const patternsOf = {
   '18-table': ['table/*.test.ts'],
   '19-cli': ['cli/*.test.ts'],
   '20-clients': ['clients/*.test.ts'],
-  '21-engine': ['{engine,catalog}/*.test.ts'],
+  '21-catalog': ['catalog/*.test.ts'],
   '22-rest': ['**/*.test.ts'],
 } as const;
 
