@@ -65,6 +65,8 @@ interface Turn {
   readonly refused: number;
   /** Processor time of all replicas for each request. */
   readonly cpuMs: number;
+  /** How many processors each replica kept busy. */
+  readonly busyProcessors: readonly number[];
   /** For how much of the time (0 to 1) the busiest event loop ran. */
   readonly mainThreadPart: number;
   /** Requests that share a commit, maintenance's commits included. */
@@ -149,6 +151,7 @@ async function compareClusters(proxy: StoreProxy, three: Cluster, one: Cluster):
     row('refused, and sent again', ({ refused }) => String(refused)),
     row('requests that share a commit', ({ batch }) => batch.toFixed(1)),
     row('processor time of all replicas a request', ({ cpuMs }) => `${cpuMs.toFixed(1)} ms`),
+    row('processors that each replica kept busy', ({ busyProcessors }) => busyProcessors.map(shownPart).join(' ')),
     row('the busiest event loop ran', ({ mainThreadPart }) => shownPart(mainThreadPart)),
     row('processor time that other machines took', ({ stolenPart }) => shownPart(stolenPart)),
     { what: '- tables that each replica owns', lancegate: owned.join(', '), bareEngine: '', ratio: '', goal: '' },
@@ -171,13 +174,15 @@ async function load({ replicas, feeds }: Cluster, proxy: StoreProxy, durationMs:
   const { acceptedMs, elapsedMs, stolenPart } = await runClosedLoop({ clients, durationMs, request }).finally(() => {
     for (const way of ways.flat()) way.close();
   });
-  const busyMs = (await mainThreadSeconds(replicas)).map((seconds, index) => (seconds - mainThreads[index]!) * 1_000);
+  const busyMs = (await cpuSeconds(replicas)).map((seconds, index) => (seconds - cpu[index]!) * 1_000);
+  const mainMs = (await mainThreadSeconds(replicas)).map((seconds, index) => (seconds - mainThreads[index]!) * 1_000);
   return {
     perSecond: (acceptedMs.length / elapsedMs) * 1_000,
     acceptedMs,
     refused,
-    cpuMs: (((await cpuSeconds(replicas)) - cpu) * 1_000) / acceptedMs.length,
-    mainThreadPart: Math.max(...busyMs) / elapsedMs,
+    cpuMs: sumOf(busyMs) / acceptedMs.length,
+    busyProcessors: busyMs.map((ms) => ms / elapsedMs),
+    mainThreadPart: Math.max(...mainMs) / elapsedMs,
     batch: acceptedMs.length / (proxy.counts.get('PUT manifest') ?? 1),
     stolenPart,
   };
@@ -192,9 +197,12 @@ async function upsert(way: Upserters, client: number, keys: readonly number[]): 
   }
 }
 
-async function cpuSeconds(replicas: readonly ServiceProcess[]): Promise<number> {
-  const all = await Promise.all(replicas.map((replica) => replica.cpuSeconds()));
-  return all.reduce((sum, seconds) => sum + seconds, 0);
+function cpuSeconds(replicas: readonly ServiceProcess[]): Promise<readonly number[]> {
+  return Promise.all(replicas.map((replica) => replica.cpuSeconds()));
+}
+
+function sumOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
 }
 
 function mainThreadSeconds(replicas: readonly ServiceProcess[]): Promise<readonly number[]> {
