@@ -57,10 +57,15 @@ export interface OwnerCatalog {
   claimName(ref: TableRef, replica: string): Promise<Claim | NameOwner>;
   /** Whether the replica owns the name in this epoch, by a lease that has not expired. */
   isOwner(name: OwnedName, replica: string): Promise<boolean>;
-  /** `isSettled`: its next owner finds nothing to undo. Nothing happens where the replica has lost the name. */
-  releaseName(name: OwnedName, replica: string, isSettled: boolean): Promise<void>;
+  /**
+   * `isSettled`: its next owner finds nothing to undo. `successor`: the replica that owns the name then, where it is settled; it learns
+   * that when it is asked for the name. Nothing happens where the replica has lost the name.
+   */
+  releaseName(name: OwnedName, replica: string, isSettled: boolean, successor?: string): Promise<void>;
   /** Asks the owners of these names to hand them over. */
   wantNames(refs: readonly TableRef[], replica: string): Promise<void>;
+  /** How many names each replica owns that owns any. */
+  countNames(): Promise<ReadonlyMap<string, number>>;
   /** `wanted`: by another replica. `unused`: nothing has the name. */
   namesOf(replica: string, which: 'all' | 'wanted' | 'unused'): Promise<readonly OwnedName[]>;
   /** Forgets names that nothing has and nobody owns, but for those of which there may be something to undo. */

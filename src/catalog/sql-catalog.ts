@@ -268,7 +268,9 @@ const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalo
   findOwner: (ref) => session.read((db) => owners.findOwner(db, engine, ref)),
   claimName: (ref, replica) => session.transact((db) => owners.claimName(db, engine, ref, replica)),
   isOwner: (name, replica) => session.read((db) => owners.isOwner(db, engine, name, replica)),
-  releaseName: (name, replica, isSettled) => session.read((db) => owners.releaseName(db, name, replica, isSettled)),
+  releaseName: (name, replica, isSettled, successor) =>
+    session.read((db) => owners.releaseName(db, name, replica, isSettled, successor)),
+  countNames: () => session.read(owners.countNames),
   wantNames: (refs, replica) => session.read((db) => owners.wantNames(db, refs, replica)),
   namesOf: (replica, which) => session.read((db) => owners.namesOf(db, replica, which)),
   forgetUnusedNames: () => session.read((db) => owners.forgetUnusedNames(db)),

@@ -6,11 +6,13 @@ import type { OwnedWork } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { beginClosing, type HeldName } from './held-name.ts';
 import { keyOf, type NamesHere } from './names-here.ts';
+import type { MonotonicClock } from './replica-lease.ts';
 
 interface HandoversDeps {
   readonly catalog: OwnerCatalog;
   readonly names: NamesHere;
   readonly clock: Clock;
+  readonly monotonicMs: MonotonicClock;
   readonly logger: Logger;
 }
 
@@ -35,8 +37,8 @@ export class Handovers {
     this.#held = held;
   }
 
-  /** Never rejects. */
-  async handOver(names: readonly HeldName[], how: HandOver, work: OwnedWork): Promise<void> {
+  /** `successor`: the replica that is to have the names; without it, whoever claims them first. Never rejects. */
+  async handOver(names: readonly HeldName[], how: HandOver, work: OwnedWork, successor?: string): Promise<void> {
     const closing = names
       .filter(({ status, table }) => status === 'held' && (how !== 'if idle' || work.isIdle(table)))
       .map((held) => ({ held, settle: beginClosing(held) }));
@@ -44,7 +46,7 @@ export class Handovers {
     if (how !== 'in any case') await this.#untilClosed();
     for (let from = 0; from < closing.length; from += handOversAtOnce) {
       const some = closing.slice(from, from + handOversAtOnce);
-      await Promise.all(some.map(({ held, settle }) => this.#endAndRelease(held, how, work).then(settle)));
+      await Promise.all(some.map(({ held, settle }) => this.#endAndRelease(held, how, work, successor).then(settle)));
     }
   }
 
@@ -54,12 +56,17 @@ export class Handovers {
     return promise;
   }
 
-  async #endAndRelease(held: HeldName, how: HandOver, work: OwnedWork): Promise<void> {
+  async #endAndRelease(held: HeldName, how: HandOver, work: OwnedWork, successor?: string): Promise<void> {
     held.status = 'leaving';
     const outcome = await this.#endWork(held.table, work);
     const isKept = outcome === 'busy' || (outcome === 'late' && how === 'if idle');
-    if (isKept && how !== 'in any case') held.status = 'held';
-    else await this.#release(held, outcome === 'settled');
+    if (isKept && how !== 'in any case') this.#keep(held);
+    else await this.#release(held, outcome === 'settled', successor);
+  }
+
+  #keep(held: HeldName): void {
+    held.status = 'held';
+    held.sinceMs = this.#deps.monotonicMs(); // each attempt holds up the writes to the table
   }
 
   async #endWork(table: TableRef, work: OwnedWork): Promise<'settled' | 'unsettled' | 'busy' | 'late'> {
@@ -76,7 +83,7 @@ export class Handovers {
     }
   }
 
-  async #release(held: HeldName, isSettled: boolean): Promise<void> {
+  async #release(held: HeldName, isSettled: boolean, successor?: string): Promise<void> {
     const { catalog, names, logger } = this.#deps;
     const { table } = held;
     if (this.#held.get(keyOf(table)) !== held) return; // lost meanwhile, and perhaps claimed again
@@ -84,7 +91,8 @@ export class Handovers {
     this.#held.delete(keyOf(table));
     names.remove(table);
     if (epoch === undefined) return;
-    await catalog.releaseName({ ref: table, epoch }, names.replica, isSettled).catch((error: unknown) => {
+    const released = catalog.releaseName({ ref: table, epoch }, names.replica, isSettled, successor);
+    await released.catch((error: unknown) => {
       logger.warn({ table: showTable(table), error }, 'a table was not released; others wait for the end of the lease');
     });
   }

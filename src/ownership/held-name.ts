@@ -7,7 +7,8 @@ export interface HeldName {
   status: 'claiming' | 'held' | 'closing' | 'leaving';
   /** Until it is held, or has been handed over. Never rejects. */
   settled: Promise<void>;
-  readonly sinceMs: number;
+  /** When it was claimed, or last could not be handed over for what was under way. */
+  sinceMs: number;
 }
 
 /** Who asks for the owner from now on waits, until the returned function is called. */

@@ -1,7 +1,7 @@
 /**
  * Ownership where several replicas share a catalog: who owns a name is a row there, and a replica's rows hold as long as its lease.
  * Names are claimed when they are first written to, by the replica that all agree on (`chosenFor`), or by the one that a request was
- * forwarded to.
+ * forwarded to. They stay there, unless it owns more than its share.
  *
  * A replica that was frozen and finds its names unclaimed goes on. Otherwise `confirm`, or the check in the transaction that
  * records, tells it that a name is lost, and what it had begun is not committed, or not acknowledged.
@@ -23,7 +23,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { type HandOver, Handovers, handOversAtOnce } from './handovers.ts';
 import type { HeldName } from './held-name.ts';
 import { keyOf, type NamesHere } from './names-here.ts';
-import { chosenFor } from './rendezvous.ts';
+import { chosenFor, successorsOfSurplus } from './placement.ts';
 import { type LeaseTimes, leaseTimes, type MonotonicClock, ReplicaLease } from './replica-lease.ts';
 
 interface OwnersDeps {
@@ -41,10 +41,10 @@ const believedForMs = 1_000;
 const mostBelieved = 8_192;
 const acquireWithinMs = 10_000;
 const acquireEveryMs = 100;
-/** A name that should be another replica's stays this long, for the work that it was claimed for. */
+/** A name stays where it was claimed this long, for the work that it was claimed for. */
 const keptForMs = 5_000;
-/** Then it moves when it is idle, and after this time in any case. */
-const misplacedForMs = 15_000;
+/** Then it moves to a replica that owns less only while it is idle, and after this time in any case. */
+const keptWhileBusyMs = 15_000;
 const movesPerRound = 4;
 const looksPerRound = 256;
 const takenOverPerRound = 32;
@@ -105,8 +105,9 @@ export class ReplicaOwners implements TableOwners {
   async ownerOf(table: TableRef, { mustClaim, isRepeated = false }: OwnerQuestion): Promise<Owner> {
     const known = await this.#known(table, isRepeated);
     if (known !== undefined) return known;
-    const owner = await this.#ownerInCatalog(table);
-    if (owner !== undefined) return asReplica(owner);
+    const owner = await this.#deps.catalog.findOwner(table);
+    if (owner?.id === this.#id) return this.#takeGiven(table);
+    if (owner !== undefined) return this.#believe(table, owner);
     const chosen = chosenFor(table, this.#lease.replicas);
     const claimsHere = chosen?.id === this.#id || mustClaim || isRepeated;
     if (!claimsHere && chosen !== undefined) return asReplica(chosen);
@@ -185,12 +186,20 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 
-  /** Another living replica; undefined where no replica owns the name, or this replica without knowing it. */
-  async #ownerInCatalog(table: TableRef): Promise<NameOwner | undefined> {
-    const owner = await this.#deps.catalog.findOwner(table);
-    if (owner === undefined || owner.id === this.#id) return undefined;
+  /** Another replica has given the name to this one, which does not know it, and may have begun to leave meanwhile. */
+  async #takeGiven(table: TableRef): Promise<Owner> {
+    const { catalog } = this.#deps;
+    const successor = this.#successorOf(table);
+    if (successor === undefined) return this.#claim(table);
+    const claim = await catalog.claimName(table, this.#id);
+    if ('id' in claim) return this.#believe(table, claim);
+    await catalog.releaseName({ ref: table, epoch: claim.epoch }, this.#id, claim.isSettled, successor.id);
+    return asReplica(successor);
+  }
+
+  #believe(table: TableRef, owner: NameOwner): Owner {
     this.#believed.set(keyOf(table), owner);
-    return owner;
+    return asReplica(owner);
   }
 
   async #hold(table: TableRef): Promise<void> {
@@ -218,7 +227,7 @@ export class ReplicaOwners implements TableOwners {
     this.#held.set(key, held);
     try {
       const other = await this.#claimInCatalog(table);
-      if (other !== undefined) return asReplica(other);
+      if (other !== undefined) return this.#believe(table, other);
       held.status = 'held';
       return self;
     } finally {
@@ -238,10 +247,7 @@ export class ReplicaOwners implements TableOwners {
   async #claimInCatalog(table: TableRef): Promise<NameOwner | undefined> {
     const { catalog, names, logger } = this.#deps;
     const claim = await catalog.claimName(table, this.#id);
-    if ('id' in claim) {
-      this.#believed.set(keyOf(table), claim);
-      return claim;
-    }
+    if ('id' in claim) return claim;
     const name = { ref: table, epoch: claim.epoch };
     this.#believed.delete(keyOf(table));
     try {
@@ -274,8 +280,8 @@ export class ReplicaOwners implements TableOwners {
     this.#deps.logger.warn({ table: showTable(table) }, 'another replica has taken over a table');
   }
 
-  #handOver(names: readonly HeldName[], how: HandOver): Promise<void> {
-    return this.#handovers.handOver(names, how, this.#owned);
+  #handOver(names: readonly HeldName[], how: HandOver, successor?: string): Promise<void> {
+    return this.#handovers.handOver(names, how, this.#owned, successor);
   }
 
   #renewed(hadExpired: boolean): void {
@@ -296,7 +302,7 @@ export class ReplicaOwners implements TableOwners {
       wanted.flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []),
       'if not busy',
     );
-    await this.#moveMisplaced();
+    await this.#moveSurplus();
     this.#rounds += 1;
     if (this.#rounds % roundsBetweenSweeps !== 0 || this.#lease.isLeaving) return;
     await this.#takeOverLeft();
@@ -316,19 +322,21 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 
-  /** Names that another replica should own: a few at a time, the idle ones first. */
-  async #moveMisplaced(): Promise<void> {
+  /** What this replica owns beyond its share: a few names at a time, the idle ones first. */
+  async #moveSurplus(): Promise<void> {
+    const { replicas, isLeaving } = this.#lease;
+    if (isLeaving || replicas.length < 2) return;
+    const successors = successorsOfSurplus(this.#id, await this.#deps.catalog.countNames(), replicas);
     const nowMs = this.#deps.monotonicMs();
     let moves = 0;
     for (const [key, held] of [...this.#held].slice(0, looksPerRound)) {
-      if (moves >= movesPerRound) return;
+      if (moves >= Math.min(movesPerRound, successors.length)) return;
       if (this.#held.get(key) !== held || held.status !== 'held') continue;
       this.#held.delete(key); // the others are looked at next
       this.#held.set(key, held);
-      if (chosenFor(held.table, this.#lease.replicas)?.id === this.#id) continue;
       const heldForMs = nowMs - held.sinceMs;
       if (heldForMs < keptForMs) continue;
-      await this.#handOver([held], heldForMs > misplacedForMs ? 'if not busy' : 'if idle');
+      await this.#handOver([held], heldForMs > keptWhileBusyMs ? 'if not busy' : 'if idle', successors[moves]);
       moves += 1;
     }
   }

@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { SharedCatalog } from '#src/catalog/replica-port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { chosenFor } from '#src/ownership/rendezvous.ts';
 import { table } from '#test/contract/catalog/fixtures.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { cluster, forwarded, type Joined, ownerOf, refusalOf, turns } from './joined-replicas.ts';
@@ -270,22 +269,6 @@ test('two living replicas with one address are named once by each, and a predece
     { address: 'http://10.0.0.7:2333/', replica: 'twin', otherReplica: 'next' },
   ];
   assert.deepEqual([errors.length, new Set(errors)], [2, new Set(named)]);
-});
-
-test('a replica that joins gets its share of what is idle', async (t) => {
-  const { join, pass } = await cluster(t);
-  const a = await join('a');
-  const names = Array.from({ length: 12 }, (_, index) => table(`t${index}`));
-  for (const name of names) {
-    await ownerOf(a, name);
-    await a.declare(name);
-  }
-  const b = await join('b');
-  await pass(12_000);
-  const replicas = ['a', 'b'].map((id) => ({ id, address: `http://${id}`, isLeaving: false }));
-  for (const name of names)
-    assert.equal(await ownerOf(b, name, { mustClaim: false, isRepeated: false }), chosenFor(name, replicas)?.id);
-  assert.ok(names.some((name) => b.owners.isOwn(name)) && names.some((name) => a.owners.isOwn(name)));
 });
 
 test('a replica forgets what it knew of a table before work of an earlier epoch can be confirmed again (P6)', async (t) => {

@@ -76,7 +76,7 @@ export async function claimName(
     .onConflict((conflict) => conflict.column('path').doUpdateSet({ ...row, epoch: sql`table_owners.epoch + 1` }))
     .returning('epoch')
     .executeTakeFirstOrThrow();
-  return { epoch, isSettled: before === undefined || (before.replica === null && before.is_settled === 1) };
+  return { epoch, isSettled: before === undefined || before.is_settled === 1 };
 }
 
 /** Whether the replica owns the name in this epoch, by an unexpired lease. */
@@ -91,20 +91,31 @@ export async function isOwner(db: CatalogDb, engine: OwnerSql, name: OwnedName, 
   return row !== undefined;
 }
 
-/** Nothing where the replica has lost the name. */
+/** Nothing where the replica has lost the name. A row is settled from here on until the name is claimed. */
 export async function releaseName(
   db: CatalogDb,
   { ref, epoch }: OwnedName,
   replica: string,
   isSettled: boolean,
+  successor?: string,
 ): Promise<void> {
   await db
     .updateTable('table_owners')
-    .set({ replica: null, is_settled: Number(isSettled), wanted_by: null })
+    .set({ replica: (isSettled && successor) || null, is_settled: Number(isSettled), wanted_by: null })
     .where('path', '=', tablePathOf(ref))
     .where('replica', '=', replica)
     .where('epoch', '=', epoch)
     .execute();
+}
+
+export async function countNames(db: CatalogDb): Promise<ReadonlyMap<string, number>> {
+  const rows = await db
+    .selectFrom('table_owners')
+    .select((row) => ['replica', row.fn.countAll<number | string>().as('names')] as const)
+    .where('replica', 'is not', null)
+    .groupBy('replica')
+    .execute();
+  return new Map(rows.map(({ replica, names }) => [replica!, Number(names)]));
 }
 
 export async function wantNames(db: CatalogDb, refs: readonly TableRef[], replica: string): Promise<void> {
@@ -141,14 +152,9 @@ const isUnused = ({ and, not, exists, selectFrom, ref }: ExpressionBuilder<Catal
     ),
   ]);
 
-/** Of names that nobody owns, and whose last owner has left nothing to undo: as of names that nobody ever owned. */
+/** Of names that nobody has claimed since their last owner left nothing to undo: as of names that nobody ever owned. */
 export async function forgetUnusedNames(db: CatalogDb): Promise<void> {
-  await db
-    .deleteFrom('table_owners')
-    .where('replica', 'is', null)
-    .where('is_settled', '=', 1)
-    .where(isUnused)
-    .execute();
+  await db.deleteFrom('table_owners').where('is_settled', '=', 1).where(isUnused).execute();
 }
 
 /** Names whose last owner has not handed them over, and is gone. */

@@ -100,6 +100,32 @@ export function ownersContract(open: () => Promise<SharedDatabase>): void {
       assert.deepEqual(await two.catalog.unsettledNames(9), [table('t')]);
     });
 
+    test("a name that was handed over in order to a replica is that replica's, with nothing to undo", async () => {
+      const [one, two] = [await join('one'), await join('two')];
+      const given = await claim(one, table('t'));
+      await claim(one, table('u'));
+      await one.catalog.releaseName(given, 'one', true, 'two');
+      assert.deepEqual(
+        await one.catalog.countNames(),
+        new Map([
+          ['one', 1],
+          ['two', 1],
+        ]),
+      );
+      assert.deepEqual(await one.catalog.claimName(table('t'), 'one'), { id: 'two', address: 'http://two' });
+      const taken = await claim(two, table('t'));
+      assert.deepEqual([taken.isSettled, taken.epoch], [true, given.epoch + 1]);
+      await two.catalog.releaseName(taken, 'two', false, 'one');
+      assert.deepEqual(await one.catalog.unsettledNames(9), [table('t')], "with something to undo it is anybody's");
+    });
+
+    test('a name that was handed over to a replica that ended before it claimed it has nothing to undo', async () => {
+      const [one, two] = [await join('one'), await join('two')];
+      await one.catalog.releaseName(await claim(one, table('t')), 'one', true, 'two');
+      await expire(two);
+      assert.equal((await claim(one, table('t'))).isSettled, true);
+    });
+
     test('an owner learns which of its names others have asked for', async () => {
       const [one, two] = [await join('one'), await join('two')];
       const name = await claim(one, table('t'));
@@ -125,8 +151,14 @@ export function ownersContract(open: () => Promise<SharedDatabase>): void {
       assert.equal(await one.catalog.isOwner(first, 'one'), true, 'somebody owns it');
       await one.catalog.releaseName(first, 'one', true);
       await one.catalog.releaseName(await claim(one, unsettled), 'one', false);
+      await one.catalog.releaseName(await claim(one, table('given')), 'one', true, 'two');
       await two.catalog.forgetUnusedNames();
       assert.deepEqual(await two.catalog.unsettledNames(9), [unsettled]);
+      assert.equal(
+        (await two.catalog.countNames()).has('two'),
+        false,
+        'a replica that was given it has not claimed it',
+      );
       const again = await claim(two, left);
       assert.deepEqual([again.isSettled, again.epoch > first.epoch], [true, true]);
     });
