@@ -5,7 +5,7 @@ import type { TableLocks } from '../table/table-locks.ts';
 import { writersOfTable } from '../table/table-locks.ts';
 import { Committer, type CommitterDeps } from './commit.ts';
 import type { CommitUnderWay } from './commit-under-way.ts';
-import { GroupCommitDelay, type PendingWrite, PendingWrites, type Sharing } from './pending-writes.ts';
+import { GroupCommitDelay, loopUse, type PendingWrite, PendingWrites, type Sharing } from './pending-writes.ts';
 import type { Head, WriteCounts, WriteKinds, WriteRequest } from './write.ts';
 
 interface WriterDeps extends CommitterDeps {
@@ -108,7 +108,7 @@ class BranchQueue {
     this.#deps = deps;
     this.#pending = new PendingWrites(deps.metrics);
     this.#committer = new Committer(deps, deps.openKinds());
-    this.#delay = new GroupCommitDelay(deps.clock);
+    this.#delay = new GroupCommitDelay(deps.clock, loopUse());
   }
 
   get isIdle(): boolean {

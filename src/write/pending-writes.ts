@@ -153,30 +153,56 @@ export class PendingWrites {
   }
 }
 
-/** Parts of what the last commit took: the longest gap between two arrivals, and the whole delay. */
-const gapPart = 0.15;
-const wholePart = 0.5;
+/** For how much of the time since the last call (0 to 1) the event loop was busy. */
+export type LoopUse = () => number;
+
+export function loopUse(): LoopUse {
+  let last = performance.eventLoopUtilization();
+  return () => {
+    const before = last;
+    last = performance.eventLoopUtilization();
+    return performance.eventLoopUtilization(last, before).utilization;
+  };
+}
+
+interface Patience {
+  /** Parts of what the last commit took: the longest gap between two arrivals, and the whole delay. */
+  readonly gapPart: number;
+  readonly wholePart: number;
+  readonly longestGapMs: number;
+  readonly longestMs: number;
+}
+
 /** Clients of the same network are back within this; only a slow one would take longer. */
-const longestGapMs = 8;
-const longestMs = 30;
+const usual: Patience = { gapPart: 0.15, wholePart: 0.5, longestGapMs: 8, longestMs: 30 };
+
+/**
+ * Where the event loop is busy nearly all the time, the requests of those who are back wait for it, in this process or in one that
+ * forwards them. To wait for them takes nothing from anyone then, and a commit less leaves its time to other tables.
+ */
+const ofBusyLoop: Patience = { gapPart: 0.5, wholePart: 1, longestGapMs: Infinity, longestMs: Infinity };
+const busyFrom = 0.9;
 
 /**
  * Waits after a commit for the clients that it answered, who often send their next request at once. A commit takes as long for 64
  * writes as for 16, so without this the clients fall into parts that alternate, each waiting for the other's commit.
  *
  * The wait ends when all are back, when none came for a moment that is short compared with a commit, and after half a commit at the
- * latest. With one client alone it ends as soon as that client is back. A write that finds its branch idle does not wait.
+ * latest; in a process that has no time left, after longer (`ofBusyLoop`). With one client alone it ends as soon as that client is back.
+ * A write that finds its branch idle does not wait.
  */
 export class GroupCommitDelay {
   readonly #clock: Clock;
+  readonly #loopUse: LoopUse;
   #arrived: (() => void) | undefined;
   #end: (() => void) | undefined;
   #isStopped = false;
   /** Clients that were answered and did not come back yet. */
   #absent = 0;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, loopUse: LoopUse) {
     this.#clock = clock;
+    this.#loopUse = loopUse;
   }
 
   /** The queue calls this for each write that comes. */
@@ -209,6 +235,7 @@ export class GroupCommitDelay {
    */
   async wait(commitMs: number, missing = this.#absent): Promise<void> {
     if (missing === 0 || this.#isStopped) return;
+    const { gapPart, wholePart, longestGapMs, longestMs } = this.#loopUse() < busyFrom ? usual : ofBusyLoop;
     const gapMs = Math.min(longestGapMs, commitMs * gapPart);
     const { promise, resolve } = Promise.withResolvers<void>();
     const giveUp = (): void => {

@@ -35,9 +35,9 @@ class SteppedClock implements Clock {
 }
 
 /** After a commit of `commitMs` for `missing` merges; says whether the wait has ended. */
-async function waitFor(missing: number, commitMs: number) {
+async function waitFor(missing: number, commitMs: number, loopUse = 0.5) {
   const clock = new SteppedClock();
-  const gathering = new GroupCommitDelay(clock);
+  const gathering = new GroupCommitDelay(clock, () => loopUse);
   let isOver = false;
   gathering.answered(missing);
   const wait = gathering.wait(commitMs).then(() => {
@@ -116,6 +116,23 @@ describe('after a commit, its clients are waited for (P10)', () => {
     assert.equal(await busy.hasEnded(), true);
   });
 
+  test('for up to half a commit without an arrival, and a whole one in all, where the event loop has no time left', async () => {
+    const alone = await waitFor(2, 1_000, 0.95);
+    alone.clock.advance(250);
+    alone.clock.advance(249);
+    assert.equal(await alone.hasEnded(), false);
+    alone.clock.advance(1);
+    assert.equal(await alone.hasEnded(), true);
+    const busy = await waitFor(1_000, 1_000, 0.95);
+    for (let ms = 0; ms < 900; ms += 100) {
+      busy.clock.advance(100);
+      busy.gathering.arrived();
+    }
+    assert.equal(await busy.hasEnded(), false);
+    busy.clock.advance(100);
+    assert.equal(await busy.hasEnded(), true);
+  });
+
   test('not at all after a batch that committed nothing', async () => {
     const { clock, hasEnded } = await waitFor(0, 40);
     assert.equal(await hasEnded(), true);
@@ -133,6 +150,6 @@ describe('after a commit, its clients are waited for (P10)', () => {
   });
 
   test('a merge that comes while there is no wait is no concern of it', () => {
-    new GroupCommitDelay(new SteppedClock()).arrived();
+    new GroupCommitDelay(new SteppedClock(), () => 1).arrived();
   });
 });
