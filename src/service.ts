@@ -155,13 +155,21 @@ async function join({ owners, requireStorageRoot }: StoredState, address: string
   await requireStorageRoot();
 }
 
-/** How long clients and balancers have to notice that they should go to another replica. */
-const leaveMs = 1_000;
+/** How long balancers have to notice by `/readyz` that they should go to another replica. */
+const noticeMs = 1_000;
+/** How long requests on the last connections have to arrive. */
+const lastRequestsMs = 250;
 
-/** Other replicas take over, while this one still answers, and sends on what it does not own any more. */
+/**
+ * Other replicas take over, while this one still answers, and sends on what it does not own any more. It still takes connections at
+ * first: the kernel breaks those off that it holds for a listener that is closed, and a balancer does not know that nothing was read.
+ */
 async function leave({ owners }: StoredState, server: HttpServer, clock: Clock): Promise<void> {
+  const pass = (ms: number) => new Promise<void>((resolve) => clock.schedule(ms, resolve));
   server.leave();
-  await Promise.all([owners.leave(), new Promise<void>((resolve) => clock.schedule(leaveMs, resolve))]);
+  await Promise.all([owners.leave(), pass(noticeMs)]);
+  server.stopListening();
+  await pass(lastRequestsMs);
 }
 
 function sayIfClosed({ folder: { root, wasOpenAs }, logger }: Start): void {

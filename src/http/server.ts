@@ -21,11 +21,10 @@ import { metricsRoute } from './routes/metrics.ts';
 export interface HttpServer {
   /** `http://HOST:PORT` or `https://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
-  /**
-   * Accepts no connection any more, and answers each open one once more, so that its client goes to another replica. To be
-   * called some time before `close`, where there are others.
-   */
+  /** From now on each answer is the last of its connection, and `/readyz` says 503, so that clients go to another replica. */
   leave(): void;
+  /** Accepts no connection any more. Requests on those that are open are answered. To be called between `leave` and `close`. */
+  stopListening(): void;
   /** Refuses new requests, lets those under way finish for `drainMs`, then cuts them off. */
   close(drainMs: number): Promise<void>;
 }
@@ -38,12 +37,13 @@ const hangUpAfterDeadlineMs = 60_000;
 
 export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
   const { host, port, maxConnections: backlog } = deps.config;
-  const { app, leave } = createHttpServer(deps);
+  const { app, pipeline, stopListening } = createHttpServer(deps);
   await app.listen({ host, port, backlog });
   const { port: takenPort } = app.server.address() as AddressInfo;
   return {
     url: `${deps.certificate === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
-    leave,
+    leave: () => pipeline.leave(),
+    stopListening,
     close: async (drainMs) => {
       const cancel = deps.clock.schedule(drainMs, () => app.server.closeAllConnections());
       await app.close();
@@ -53,7 +53,7 @@ export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
 }
 
 /** Not listening yet. */
-function createHttpServer(deps: HttpDeps): { readonly app: FastifyInstance; readonly leave: () => void } {
+function createHttpServer(deps: HttpDeps) {
   const routes = deps.routes.map((route) => ({ ...route, path: deps.config.basePath + route.path }));
   const pipeline = new RequestPipeline({ ...deps, routes });
   const servers: Server[] = [];
@@ -78,12 +78,11 @@ function createHttpServer(deps: HttpDeps): { readonly app: FastifyInstance; read
   const files = publicFiles(deps.routes, deps.config.basePath);
   for (const file of files) addFile(app, file);
   refuseUnrouted(app, [...healthRoutes, outermost, ...files, ...routes]);
-  const leave = (): void => {
-    pipeline.leave();
+  const stopListening = (): void => {
     // Node's own method would close the idle connections too, on which a request may be on its way.
     for (const server of servers) NetServer.prototype.close.call(server);
   };
-  return { app, leave };
+  return { app, pipeline, stopListening };
 }
 
 function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {

@@ -279,7 +279,7 @@ test('a replica that cannot be reached has no part in the answers of the others'
   assert.equal((await ask(first, '/v1/jobs/describe', { body: { job_id: 'job-2' } })).status, 404);
 });
 
-test('a replica that leaves answers once more on each connection, and takes no new one', async () => {
+test('a replica that leaves answers once more on each connection, until it takes no new one', async () => {
   const { replicas, first } = await twoReplicas();
   await using _ = replicas;
   using kept = await RawClient.connect(first);
@@ -289,6 +289,10 @@ test('a replica that leaves answers once more on each connection, and takes no n
   await kept.head('POST /v1/table/users/drop', ['content-length: 0']);
   assert.match(await kept.until('connection: close'), /HTTP\/1.1 200 .*connection: close/is);
   assert.equal(await kept.closed, 'end');
+  using late = await RawClient.connect(first);
+  await late.head('GET /readyz', []);
+  assert.match(await late.until('connection: close'), /HTTP\/1.1 503 .*connection: close/is);
+  first.stopListening();
   await assert.rejects(RawClient.connect(first), { code: 'ECONNREFUSED' });
 });
 

@@ -51,6 +51,7 @@ export interface TestService extends AsyncDisposable {
   /** Why the service closed connections, each time that the metrics say so. */
   readonly closed: readonly ConnectionEnd[];
   leave(): void;
+  stopListening(): void;
   close(drainMs: number): Promise<void>;
 }
 
@@ -147,6 +148,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     connections: () => metrics.connections(),
     closed: metrics.closed,
     leave: () => server.leave(),
+    stopListening: () => server.stopListening(),
     close: (drainMs) => server.close(drainMs),
     [Symbol.asyncDispose]: () => server.close(0),
   };
