@@ -58,11 +58,11 @@ export interface OwnerCatalog {
   /** Whether the replica owns the name in this epoch, by a lease that has not expired. */
   isOwner(name: OwnedName, replica: string): Promise<boolean>;
   /**
-   * `isSettled`: its next owner finds nothing to undo. `successor`: the replica that owns the name then, where it is settled; it learns
-   * that when it is asked for the name. Nothing happens where the replica has lost the name.
+   * `isSettled`: its next owner finds nothing to undo. `successor`: the replica that owns the name then, where it is settled; without it,
+   * the one that last asked for the name. It learns that when it is asked for the name. Nothing happens where the replica has lost it.
    */
   releaseName(name: OwnedName, replica: string, isSettled: boolean, successor?: string): Promise<void>;
-  /** Asks the owners of these names to hand them over. */
+  /** Asks the other replicas that own some of these names to hand them over. */
   wantNames(refs: readonly TableRef[], replica: string): Promise<void>;
   /** How many names each replica owns that owns any. */
   countNames(): Promise<ReadonlyMap<string, number>>;

@@ -132,7 +132,7 @@ export const dropNamespace =
     if (!allowed) {
       throw new LancegateError('PermissionDenied', 'not everything inside the namespace may be dropped; nothing was');
     }
-    await owners.acquire(tables);
+    using _tables = await owners.acquire(tables);
     const steps = [
       ...tables.map((table) => async () => {
         await dropTable({ table });
@@ -147,6 +147,11 @@ export const dropNamespace =
 function laterStep(error: unknown): void {
   const kind = error instanceof LancegateError ? error.kind : undefined;
   if (kind === 'TableNotFound' || kind === 'NamespaceNotFound') return;
+  if (kind === 'WriterMoved') {
+    throw new LancegateError('Internal', 'another replica took over a table when others were dropped', {
+      cause: error,
+    });
+  }
   if (kind !== 'NamespaceNotEmpty') notTheFirstStep(error);
   throw new LancegateError('Internal', 'the namespace was filled while it was dropped', { cause: error });
 }

@@ -37,10 +37,13 @@ export class Handovers {
     this.#held = held;
   }
 
-  /** `successor`: the replica that is to have the names; without it, whoever claims them first. Never rejects. */
+  /**
+   * `successor`: the replica that is to have the names; without it, the one that has asked for them, or whoever claims them first.
+   * Never rejects.
+   */
   async handOver(names: readonly HeldName[], how: HandOver, work: OwnedWork, successor?: string): Promise<void> {
     const closing = names
-      .filter(({ status, table }) => status === 'held' && (how !== 'if idle' || work.isIdle(table)))
+      .filter((held) => held.status === 'held' && isFree(held, how, work))
       .map((held) => ({ held, settle: beginClosing(held) }));
     if (closing.length === 0) return;
     if (how !== 'in any case') await this.#untilClosed();
@@ -95,5 +98,16 @@ export class Handovers {
     await released.catch((error: unknown) => {
       logger.warn({ table: showTable(table), error }, 'a table was not released; others wait for the end of the lease');
     });
+  }
+}
+
+function isFree({ table, works }: HeldName, how: HandOver, work: OwnedWork): boolean {
+  switch (how) {
+    case 'if idle':
+      return works === 0 && work.isIdle(table);
+    case 'if not busy':
+      return works === 0;
+    case 'in any case':
+      return true;
   }
 }

@@ -9,6 +9,16 @@ export interface HeldName {
   settled: Promise<void>;
   /** When it was claimed, or last could not be handed over for what was under way. */
   sinceMs: number;
+  /** How many works need it that acquired it. It is not handed over meanwhile. */
+  works: number;
+}
+
+/** Until the returned function is called, the name is handed over only at the end of the process. */
+export function keepForWork(held: HeldName): () => void {
+  held.works += 1;
+  return () => {
+    held.works -= 1;
+  };
 }
 
 /** Who asks for the owner from now on waits, until the returned function is called. */

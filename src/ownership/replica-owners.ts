@@ -21,7 +21,7 @@ import {
 } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { type HandOver, Handovers, handOversAtOnce } from './handovers.ts';
-import type { HeldName } from './held-name.ts';
+import { type HeldName, keepForWork } from './held-name.ts';
 import { keyOf, type NamesHere } from './names-here.ts';
 import { chosenFor, successorsOfSurplus } from './placement.ts';
 import { type LeaseTimes, leaseTimes, type MonotonicClock, ReplicaLease } from './replica-lease.ts';
@@ -133,14 +133,25 @@ export class ReplicaOwners implements TableOwners {
     throw writerMoved(table);
   }
 
-  async acquire(tables: readonly TableRef[]): Promise<void> {
-    const untilMs = this.#deps.monotonicMs() + acquireWithinMs;
-    let missing = await this.#claimAll(tables);
-    if (missing.length > 0) await this.#deps.catalog.wantNames(missing, this.#id);
-    while (missing.length > 0) {
-      if (this.#deps.monotonicMs() > untilMs) throw writerMoved(missing[0]!);
+  /**
+   * Names are kept in one order, the same in all replicas. A name that is had while an earlier one is missing may still be handed over,
+   * so no two works wait for each other.
+   */
+  async acquire(tables: readonly TableRef[]): Promise<Disposable> {
+    const { catalog, monotonicMs } = this.#deps;
+    const untilMs = monotonicMs() + acquireWithinMs;
+    using kept = new DisposableStack();
+    let missing = this.#keepUpToMissing(tables.toSorted(byKey), kept);
+    let next: TableRef | undefined;
+    for (;;) {
+      await Promise.all(missing.map((table) => this.#claim(table)));
+      missing = this.#keepUpToMissing(missing, kept);
+      if (missing.length === 0) return kept.move();
+      const isNearer = missing[0] !== next;
+      next = missing[0]!;
+      if (monotonicMs() > untilMs || this.#successorOf(next) !== undefined) throw writerMoved(next);
+      await catalog.wantNames(isNearer ? missing : [next], this.#id); // another work may have asked for it meanwhile
       await this.#pause(acquireEveryMs);
-      missing = await this.#claimAll(missing);
     }
   }
 
@@ -209,10 +220,14 @@ export class ReplicaOwners implements TableOwners {
     if (owner.kind !== 'self') throw writerMoved(table);
   }
 
-  /** Those that other replicas own. */
-  async #claimAll(tables: readonly TableRef[]): Promise<readonly TableRef[]> {
-    const owners = await Promise.all(tables.map((table) => (this.isOwn(table) ? self : this.#claim(table))));
-    return tables.filter((_, index) => owners[index]!.kind !== 'self');
+  /** Returns the first name that is not held, and those after it. */
+  #keepUpToMissing(tables: readonly TableRef[], kept: DisposableStack): readonly TableRef[] {
+    for (const [index, table] of tables.entries()) {
+      const held = this.#held.get(keyOf(table));
+      if (held?.status !== 'held') return tables.slice(index);
+      kept.defer(keepForWork(held));
+    }
+    return [];
   }
 
   async #claim(table: TableRef): Promise<Owner> {
@@ -223,7 +238,7 @@ export class ReplicaOwners implements TableOwners {
     if (successor !== undefined) return asReplica(successor);
     if (this.#held.has(key)) return this.#claim(table); // another request was first
     const { promise: settled, resolve } = Promise.withResolvers<void>();
-    const held: HeldName = { table, status: 'claiming', settled, sinceMs: this.#deps.monotonicMs() };
+    const held: HeldName = { table, status: 'claiming', settled, sinceMs: this.#deps.monotonicMs(), works: 0 };
     this.#held.set(key, held);
     try {
       const other = await this.#claimInCatalog(table);
@@ -362,5 +377,7 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 }
+
+const byKey = (one: TableRef, other: TableRef): number => (keyOf(one) < keyOf(other) ? -1 : 1);
 
 const asReplica = ({ id, address }: NameOwner): Owner => ({ kind: 'replica', id, address });

@@ -68,8 +68,11 @@ export interface TableOwners extends FindsOwner {
    * time after the call, and throws `WriterMoved` if not; undefined where no other process can own it.
    */
   confirm(table: TableRef): Promise<void> | undefined;
-  /** As `hold`, of several names, and from other replicas too: those hand them over first. */
-  acquire(tables: readonly TableRef[]): Promise<void>;
+  /**
+   * As `hold`, of several names, and from other replicas too: those hand them over first. This process keeps them until the result is
+   * disposed of.
+   */
+  acquire(tables: readonly TableRef[]): Promise<Disposable>;
   /** Hands over every name that can be, while requests are still taken: others claim them from now on. */
   leave(): Promise<void>;
   /** Hands over every name. Resolves when none is owned any more. To be called when nothing is under way. */
@@ -100,7 +103,9 @@ export class EmbeddedOwners implements TableOwners {
 
   confirm(): undefined {}
 
-  async acquire(): Promise<void> {}
+  async acquire(): Promise<Disposable> {
+    return new DisposableStack();
+  }
 
   async leave(): Promise<void> {}
 

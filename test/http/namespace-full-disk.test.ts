@@ -1,7 +1,8 @@
-/** What a disk that is full, or takes nothing, leaves of a work of several steps: nothing only if it meets the first of them (P6). */
+/** What a disk that is full, or takes nothing, or a table that moves, leaves of a work of several steps: nothing only if it meets the first of them (P6). */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { writerMoved } from '#src/catalog/refusals.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError, storageFull, storageUnavailable } from '#src/kernel/errors.ts';
 import type { NamespacePath, ObjectName } from '#src/kernel/ids.ts';
@@ -16,6 +17,7 @@ const inner: NamespacePath = [...outer, 'b' as ObjectName];
 const full = storageFull(undefined, {});
 const unavailable = storageUnavailable('the storage is read-only', undefined, {});
 
+const moved = writerMoved({ namespace: outer, name: 't' as ObjectName });
 const lost = new LancegateError('CatalogUnavailable', 'the catalog is not available');
 
 for (const { step, refusal, kind, left } of [
@@ -25,6 +27,8 @@ for (const { step, refusal, kind, left } of [
   { step: 2, refusal: unavailable, kind: 'Internal', left: 1 },
   { step: 1, refusal: lost, kind: 'CatalogUnavailable', left: 2 },
   { step: 2, refusal: lost, kind: 'Internal', left: 1 },
+  { step: 1, refusal: moved, kind: 'WriterMoved', left: 2 },
+  { step: 2, refusal: moved, kind: 'Internal', left: 1 },
 ] as const) {
   test(`a cascade that meets ${refusal.kind} at step ${step} is refused as ${kind}`, async (t) => {
     const folder = temporaryFolder((clean) => t.after(clean));

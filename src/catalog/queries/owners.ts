@@ -91,7 +91,10 @@ export async function isOwner(db: CatalogDb, engine: OwnerSql, name: OwnedName, 
   return row !== undefined;
 }
 
-/** Nothing where the replica has lost the name. A row is settled from here on until the name is claimed. */
+/**
+ * Nothing where the replica has lost the name. A row is settled from here on until the name is claimed. Without a `successor` it is the
+ * replica's that last asked for it: otherwise its last owner, or another, could claim it first.
+ */
 export async function releaseName(
   db: CatalogDb,
   { ref, epoch }: OwnedName,
@@ -101,7 +104,11 @@ export async function releaseName(
 ): Promise<void> {
   await db
     .updateTable('table_owners')
-    .set({ replica: (isSettled && successor) || null, is_settled: Number(isSettled), wanted_by: null })
+    .set((row) => ({
+      replica: isSettled ? (successor ?? row.ref('wanted_by')) : null,
+      is_settled: Number(isSettled),
+      wanted_by: null,
+    }))
     .where('path', '=', tablePathOf(ref))
     .where('replica', '=', replica)
     .where('epoch', '=', epoch)
@@ -123,7 +130,7 @@ export async function wantNames(db: CatalogDb, refs: readonly TableRef[], replic
     .updateTable('table_owners')
     .set({ wanted_by: replica })
     .where('path', 'in', refs.map(tablePathOf))
-    .where('replica', 'is not', null)
+    .where('replica', '!=', replica)
     .execute();
 }
 

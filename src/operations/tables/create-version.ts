@@ -49,8 +49,8 @@ export const createVersions =
     const [first, ...others] = commands;
     if (first === undefined) return undefined;
     if (others.length > 0) throw notAsOne();
-    await owners.acquire([first.table]);
-    return createVersion(deps)(first, scope);
+    using _table = await owners.acquire([first.table]);
+    return await createVersion(deps)(first, scope);
   };
 
 const notAsOne = (): LancegateError =>

@@ -137,6 +137,20 @@ export function ownersContract(open: () => Promise<SharedDatabase>): void {
       assert.deepEqual(await two.catalog.namesOf('two', 'wanted'), []);
     });
 
+    test("a name that another replica has asked for is that replica's when it is handed over in order", async () => {
+      const [one, two] = [await join('one'), await join('two')];
+      const [given, named, unsettled] = [table('given'), table('named'), table('unsettled')];
+      const claims = [await claim(one, given), await claim(one, named), await claim(one, unsettled)] as const;
+      await two.catalog.wantNames([given, named, unsettled], 'two');
+      await one.catalog.releaseName(claims[0], 'one', true);
+      await one.catalog.releaseName(claims[1], 'one', true, 'one');
+      await one.catalog.releaseName(claims[2], 'one', false);
+      const ownerIds = await Promise.all(
+        [given, named, unsettled].map(async (ref) => (await one.catalog.findOwner(ref))?.id),
+      );
+      assert.deepEqual(ownerIds, ['two', 'one', undefined]);
+    });
+
     test('a name that nothing has and nobody owns is forgotten, and no epoch of it comes again (P6)', async () => {
       const [one, two] = [await join('one'), await join('two')];
       const [used, left, unsettled] = [table('used'), table('left'), table('unsettled')];
