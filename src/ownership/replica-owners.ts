@@ -312,17 +312,20 @@ export class ReplicaOwners implements TableOwners {
   async #runRound(hadExpired: boolean): Promise<void> {
     const { catalog } = this.#deps;
     if (hadExpired) await this.#loseClaimed();
-    const wanted = await catalog.namesOf(this.#id, 'wanted');
-    await this.#handOver(
-      wanted.flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []),
-      'if not busy',
-    );
+    await this.#handOverWanted();
     await this.#moveSurplus();
     this.#rounds += 1;
     if (this.#rounds % roundsBetweenSweeps !== 0 || this.#lease.isLeaving) return;
     await this.#takeOverLeft();
     await this.#leaveUnused();
     await catalog.forgetEndedReplicas();
+  }
+
+  async #handOverWanted(): Promise<void> {
+    const wanted = await this.#deps.catalog.namesOf(this.#id, 'wanted');
+    for (const { ref } of wanted) if (!this.#held.has(keyOf(ref))) await this.#takeGiven(ref);
+    const held = wanted.flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []);
+    await this.#handOver(held, 'if not busy');
   }
 
   /** The lease had expired, so others may have claimed names of this replica. */

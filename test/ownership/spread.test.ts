@@ -72,3 +72,15 @@ test('a replica that is given a name while it leaves passes it on', async (t) =>
   assert.equal((await c.catalog.findOwner(table('t')))?.id, next);
   assert.equal(await ownerOf(next === 'a' ? a : c, table('t')), next);
 });
+
+test('a work gets a name that was given to a replica which has not claimed it', async (t) => {
+  const { join, until } = await cluster(t);
+  const [a, , c] = [await join('a'), await join('b'), await join('c')];
+  await ownerOf(a, table('t'), forwarded);
+  await a.declare(table('t'));
+  const given = await a.catalog.claimName(table('t'), 'a');
+  assert.ok('epoch' in given);
+  await a.catalog.releaseName({ ref: table('t'), epoch: given.epoch }, 'a', true, 'b');
+  await until(c.owners.acquire([table('t')]));
+  assert.equal(c.owners.isOwn(table('t')), true);
+});
