@@ -155,8 +155,8 @@ async function join({ owners, requireStorageRoot }: StoredState, address: string
   await requireStorageRoot();
 }
 
-/** How long balancers have to notice by `/readyz` that they should go to another replica. */
-const noticeMs = 1_000;
+/** How long balancers have to notice by `/readyz` that they should go to another replica: most ask once a second. */
+const noticeMs = 1_500;
 /** How long requests on the last connections have to arrive. */
 const lastRequestsMs = 250;
 

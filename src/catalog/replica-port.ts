@@ -51,7 +51,7 @@ export interface ReplicaCatalog {
 
 /** Which replica writes to a table. Only the clock of the database decides whether a lease has expired. */
 export interface OwnerCatalog {
-  /** undefined where no living replica owns the name. */
+  /** undefined where no living replica owns the name, or one that leaves was given it and has not claimed it. */
   findOwner(ref: TableRef): Promise<NameOwner | undefined>;
   /** The claim, or the owner that it failed for: another living replica. Also succeeds where the replica owns the name. */
   claimName(ref: TableRef, replica: string): Promise<Claim | NameOwner>;
@@ -59,7 +59,8 @@ export interface OwnerCatalog {
   isOwner(name: OwnedName, replica: string): Promise<boolean>;
   /**
    * `isSettled`: its next owner finds nothing to undo. `successor`: the replica that owns the name then, where it is settled; without it,
-   * the one that last asked for the name. It learns that when it is asked for the name. Nothing happens where the replica has lost it.
+   * the one that last asked for the name. The new owner is not told: it finds out when it is asked for the name, or when another replica
+   * wants it. Nothing happens where the replica has lost the name.
    */
   releaseName(name: OwnedName, replica: string, isSettled: boolean, successor?: string): Promise<void>;
   /** Asks the other replicas that own some of these names to hand them over. */

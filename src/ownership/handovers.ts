@@ -16,12 +16,12 @@ interface HandoversDeps {
   readonly logger: Logger;
 }
 
-/** `in any case`: nothing is under way, and what does not end in time is left to the next owner to look after. */
+/** `in any case`: the process ends, and what does not end in time is left to the next owner to look after. */
 export type HandOver = 'if idle' | 'if not busy' | 'in any case';
 
 /** From the answer that this replica is the owner to the lock of the table. What takes longer, as a long body does, is refused. */
 const closingMs = 100;
-/** What has a lock of the table may take this long before it is left to the next owner to look after. */
+/** An attempt waits this long for what has a lock of the table. Then the name stays here, except at the end of the process. */
 const handOverWithinMs = 1_000;
 /** Names of which a handover may be under way at once. */
 export const handOversAtOnce = 16;
@@ -96,7 +96,10 @@ export class Handovers {
     if (epoch === undefined) return;
     const released = catalog.releaseName({ ref: table, epoch }, names.replica, isSettled, successor);
     await released.catch((error: unknown) => {
-      logger.warn({ table: showTable(table), error }, 'a table was not released; others wait for the end of the lease');
+      logger.warn(
+        { table: showTable(table), error },
+        'a table was not released; this replica stays its owner in the catalog',
+      );
     });
   }
 }

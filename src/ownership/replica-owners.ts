@@ -1,7 +1,7 @@
 /**
  * Ownership where several replicas share a catalog: who owns a name is a row there, and a replica's rows hold as long as its lease.
  * Names are claimed when they are first written to, by the replica that all agree on (`chosenFor`), or by the one that a request was
- * forwarded to. They stay there, unless it owns more than its share.
+ * forwarded to. They stay there, unless another replica needs them for a work, or this one owns more than its share, or leaves.
  *
  * A replica that was frozen and finds its names unclaimed goes on. Otherwise `confirm`, or the check in the transaction that
  * records, tells it that a name is lost, and what it had begun is not committed, or not acknowledged.
@@ -43,7 +43,7 @@ const acquireWithinMs = 10_000;
 const acquireEveryMs = 100;
 /** A name stays where it was claimed this long, for the work that it was claimed for. */
 const keptForMs = 5_000;
-/** Then it moves to a replica that owns less only while it is idle, and after this time in any case. */
+/** Then it moves from a replica with a surplus while it is idle, and after this time also while it is written to. */
 const keptWhileBusyMs = 15_000;
 const movesPerRound = 4;
 const looksPerRound = 256;
@@ -106,7 +106,7 @@ export class ReplicaOwners implements TableOwners {
     const known = await this.#known(table, isRepeated);
     if (known !== undefined) return known;
     const owner = await this.#deps.catalog.findOwner(table);
-    if (owner?.id === this.#id) return this.#takeGiven(table);
+    if (owner?.id === this.#id) return this.#claim(table); // another replica has given the name to this one
     if (owner !== undefined) return this.#believe(table, owner);
     const chosen = chosenFor(table, this.#lease.replicas);
     const claimsHere = chosen?.id === this.#id || mustClaim || isRepeated;
@@ -195,17 +195,6 @@ export class ReplicaOwners implements TableOwners {
       if (held === undefined || held.status === 'held') return held;
       await held.settled;
     }
-  }
-
-  /** Another replica has given the name to this one, which does not know it, and may have begun to leave meanwhile. */
-  async #takeGiven(table: TableRef): Promise<Owner> {
-    const { catalog } = this.#deps;
-    const successor = this.#successorOf(table);
-    if (successor === undefined) return this.#claim(table);
-    const claim = await catalog.claimName(table, this.#id);
-    if ('id' in claim) return this.#believe(table, claim);
-    await catalog.releaseName({ ref: table, epoch: claim.epoch }, this.#id, claim.isSettled, successor.id);
-    return asReplica(successor);
   }
 
   #believe(table: TableRef, owner: NameOwner): Owner {
@@ -323,7 +312,7 @@ export class ReplicaOwners implements TableOwners {
 
   async #handOverWanted(): Promise<void> {
     const wanted = await this.#deps.catalog.namesOf(this.#id, 'wanted');
-    for (const { ref } of wanted) if (!this.#held.has(keyOf(ref))) await this.#takeGiven(ref);
+    for (const { ref } of wanted) if (!this.#held.has(keyOf(ref))) await this.#claim(ref);
     const held = wanted.flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []);
     await this.#handOver(held, 'if not busy');
   }

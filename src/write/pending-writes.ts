@@ -178,9 +178,10 @@ const usual: Patience = { gapPart: 0.15, wholePart: 0.5, longestGapMs: 8, longes
 
 /**
  * Where the event loop is busy nearly all the time, the requests of those who are back wait for it, in this process or in one that
- * forwards them. To wait for them takes nothing from anyone then, and a commit less leaves its time to other tables.
+ * forwards them. To wait for them costs no time that the process could use, and a commit less leaves its time to other tables. The
+ * bounds are for the writes that wait already.
  */
-const ofBusyLoop: Patience = { gapPart: 0.5, wholePart: 1, longestGapMs: Infinity, longestMs: Infinity };
+const ofBusyLoop: Patience = { gapPart: 0.5, wholePart: 1, longestGapMs: 250, longestMs: 500 };
 const busyFrom = 0.9;
 
 /**

@@ -46,11 +46,12 @@ const ownerRows = (db: CatalogDb, { nowMs }: OwnerSql) =>
       join.onRef('replicas.id', '=', 'table_owners.replica').on('replicas.expires_at_ms', '>', nowMs),
     );
 
-/** undefined where no living replica owns the name. */
+/** undefined where no living replica owns the name. A replica that leaves owns only what it has claimed, not what it was given. */
 export async function findOwner(db: CatalogDb, engine: OwnerSql, ref: TableRef): Promise<NameOwner | undefined> {
   const row = await ownerRows(db, engine)
     .select(['replicas.id', 'replicas.address'])
     .where('table_owners.path', '=', tablePathOf(ref))
+    .where((owner) => owner.or([owner('is_leaving', '=', 0), owner('is_settled', '=', 0)]))
     .executeTakeFirst();
   return row?.id == null || row.address === null ? undefined : { id: row.id, address: row.address };
 }
@@ -92,8 +93,8 @@ export async function isOwner(db: CatalogDb, engine: OwnerSql, name: OwnedName, 
 }
 
 /**
- * Nothing where the replica has lost the name. A row is settled from here on until the name is claimed. Without a `successor` it is the
- * replica's that last asked for it: otherwise its last owner, or another, could claim it first.
+ * Nothing happens where the replica has lost the name. A row that is released in order stays settled until the name is claimed. Without
+ * a `successor` it is then that of the replica that last asked for it: otherwise its last owner, or another, could claim it first.
  */
 export async function releaseName(
   db: CatalogDb,
