@@ -3,8 +3,8 @@ import type { Replica } from '../catalog/replica-port.ts';
 import type { TableRef } from '../kernel/ids.ts';
 
 /**
- * Which of these replicas should claim a name that nobody owns, the same for all that ask: each name has a rank of its own for each
- * replica. undefined where none stays.
+ * Which of these replicas should claim a name without an owner. All replicas choose the same one, because each name has a rank of its own
+ * for each replica. undefined where none stays.
  */
 export function chosenFor({ namespace, name }: TableRef, replicas: readonly Replica[]): Replica | undefined {
   const text = JSON.stringify([...namespace, name]);

@@ -329,7 +329,7 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 
-  /** What this replica owns beyond its share: a few names at a time, the idle ones first. */
+  /** What this replica owns beyond its share: a few names at a time, and those that are written to only after a while. */
   async #moveSurplus(): Promise<void> {
     const { replicas, isLeaving } = this.#lease;
     if (isLeaving || replicas.length < 2) return;

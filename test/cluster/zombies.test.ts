@@ -13,6 +13,18 @@ import { MemberClients, outcomeOfWrite, replyOf } from './nemesis/member-clients
 const longerThanHandoverMs = 2_000;
 const [ofTheFirst, ofTheNext] = ['of the first', 'of the next'];
 
+/** The next commit of the member waits in the store, from `reached` until `release` is called. */
+function stopNextCommit({ toStore }: Member, kind: 'held' | 'stalled') {
+  const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const choose = onNth(1, isCommit, { kind, until: released.promise });
+  toStore!.faults = (request) => {
+    const fault = choose(request);
+    if (fault !== undefined) reached.resolve();
+    return fault;
+  };
+  return { reached: reached.promise, release: () => released.resolve() };
+}
+
 /** Its commits wait for those of `zombie` that are on their way; `began` is called when there is one. */
 function holdCommits(member: Member, zombie: Member, began: () => void): void {
   member.toStore!.faults = (request) => {
@@ -34,22 +46,16 @@ describe('an owner that stands still in the middle of a commit', {
   /** The owner freezes when its commit has reached the fault; the other one writes; the owner wakes, and its commit goes on. */
   const overtake = async (table: string, kind: 'held' | 'stalled', headers: Record<string, string>) => {
     const [owner, other] = await clients.newTable(table);
-    const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const choose = onNth(1, isCommit, { kind, until: released.promise });
-    owner.toStore!.faults = (request) => {
-      const fault = choose(request);
-      if (fault !== undefined) reached.resolve();
-      return fault;
-    };
+    const { reached, release } = stopNextCommit(owner, kind);
     const first = clients.append(owner, table, ofTheFirst, headers);
-    await reached.promise;
+    await reached;
     // Reads are fresh, so they show what the store has done and does not answer yet.
     if (kind === 'stalled') while ((await clients.count(other, table, ofTheFirst)) === 0) await pause(50);
     owner.replica.freeze();
     const next = await clients.untilAppended(other, table, ofTheNext);
     const wake = (): void => {
       owner.replica.thaw();
-      released.resolve();
+      release();
     };
     return { owner, other, first, next, wake };
   };
@@ -181,19 +187,13 @@ describe('an owner that is told to end', { skip: withoutReplicas ?? false }, () 
     test(`answers a commit that takes longer than a handover with what became of it: ${kind} (P6)`, async () => {
       const table = `slow_${kind}`;
       const [owner, other] = await clients.newTable(table);
-      const [reached, released] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-      const choose = onNth(1, isCommit, { kind, until: released.promise });
-      owner.toStore!.faults = (request) => {
-        const fault = choose(request);
-        if (fault !== undefined) reached.resolve();
-        return fault;
-      };
+      const { reached, release } = stopNextCommit(owner, kind);
       const first = clients.append(owner, table, ofTheFirst, {});
-      await reached.promise;
+      await reached;
       const ended = owner.replica.stop();
       const next = clients.untilAppended(other, table, ofTheNext);
       await pause(longerThanHandoverMs);
-      released.resolve();
+      release();
       const { status, body } = replyOf(await first);
       assert.equal(status, 200, body.toString());
       await next;

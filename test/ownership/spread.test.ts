@@ -25,6 +25,19 @@ test('a replica that joins gets its share of what is idle, and then no name move
   assert.equal(a.did.length + b.did.length, 6);
 });
 
+test('a table that cannot move for what is under way is tried again after seconds, not each second (P10)', async (t) => {
+  const { join, pass } = await cluster(t);
+  const a = await join('a');
+  for (const name of ['t', 'u']) {
+    await ownerOf(a, table(name));
+    await a.declare(table(name));
+  }
+  a.handOver.how = async () => 'busy';
+  await join('b');
+  await pass(20_000);
+  assert.ok(a.did.length >= 4 && a.did.length <= 8, `${a.did.length} attempts for two tables in 20 s`);
+});
+
 test('what a replica owns beyond its share goes to those that own least', () => {
   const owned = new Map([
     ['a', 10],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Clock } from '#src/kernel/clock.ts';
-import { GroupCommitDelay } from '#src/write/pending-writes.ts';
+import { GroupCommitDelay, loopUse } from '#src/write/pending-writes.ts';
 import { full } from './rows.ts';
 import { Stage } from './stage.ts';
 
@@ -157,4 +157,13 @@ describe('after a commit, its clients are waited for (P10)', () => {
   test('a merge that comes while there is no wait is no concern of it', () => {
     new GroupCommitDelay(new SteppedClock(), () => 1).arrived();
   });
+});
+
+test('the use of the event loop is that since the last call', async () => {
+  const use = loopUse();
+  const untilMs = performance.now() + 30;
+  while (performance.now() < untilMs);
+  assert.ok(use() > 0.9, 'it has not waited for anything');
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.ok(use() < 0.9, 'it has waited for a timer');
 });

@@ -5,7 +5,7 @@
 import pg from 'pg';
 import type { Clock } from '../../kernel/clock.ts';
 
-/** A busy server takes three seconds for a statement; nobody else is asked before that. */
+/** A busy server may take three seconds for a statement. The watch does not ask before that. */
 export const askAfterMs = 4_000;
 /** For a new connection and an answer on it. A server that takes longer is as good as none: the leases of replicas need it sooner. */
 const answersWithinMs = 2_000;
@@ -32,7 +32,7 @@ export class ServerWatch {
     return this.#isSilent;
   }
 
-  /** Calls `gone` once if nobody can reach the server, four to six seconds from now or later, before the returned function is called. */
+  /** Calls `gone` once where a question finds the server silent or refusing, at the earliest after `askAfterMs`. The returned function ends the watch. */
   whileWaiting(gone: () => void): () => void {
     let isOver = false;
     let cancel: () => void;

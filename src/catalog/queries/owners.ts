@@ -160,7 +160,7 @@ const isUnused = ({ and, not, exists, selectFrom, ref }: ExpressionBuilder<Catal
     ),
   ]);
 
-/** Of names that nobody has claimed since their last owner left nothing to undo: as of names that nobody ever owned. */
+/** Forgets names that nothing has, and that no replica has claimed since their last owner left nothing to undo. */
 export async function forgetUnusedNames(db: CatalogDb): Promise<void> {
   await db.deleteFrom('table_owners').where('is_settled', '=', 1).where(isUnused).execute();
 }
