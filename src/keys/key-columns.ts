@@ -4,6 +4,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { isText } from '../arrow/column/column-data.ts';
+import { canConcat, concatRows } from '../arrow/column/concat-rows.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, formatFieldPath, quoteSegment, shownCharacters } from '../arrow/schema/field-path.ts';
 import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
@@ -82,16 +83,50 @@ export async function readDistinctKeys(
   on: readonly FieldPath[],
   hasher: KeyHasher,
 ): Promise<DistinctKeys> {
-  const keys = readKeys(chunk, on);
-  const measure = measureKeys(keys.columns, keys.rows);
-  requireShort(measure, on);
-  const digests = await hasher.digest(keys, measure.longest.bytes);
+  const { keys, digests } = await readShortKeys(chunk, on, hasher);
   const duplicate = await findDuplicate(keys, digests);
   if (duplicate === undefined) return { keys, digests };
   const { row, firstRow } = duplicate;
   throw invalidInput(
     `the source holds a key twice: ${columnsOf(on)} = ${keys.show(row)} in rows ${firstRow} and ${row}`,
   );
+}
+
+/**
+ * Like `readDistinctKeys`, for a source of which only membership counts: of the rows with one key the first is left. Joined with a
+ * table that has many rows of such a key, the others would make the result as large as their product. Dictionary-encoded columns
+ * cannot be thinned out: their rows all stay.
+ */
+export async function readMemberKeys(
+  chunk: IpcChunk,
+  on: readonly FieldPath[],
+  hasher: KeyHasher,
+): Promise<DistinctKeys & { readonly chunk: IpcChunk }> {
+  const { keys, digests } = await readShortKeys(chunk, on, hasher);
+  const keep = await firstRows(keys, digests);
+  if (!keep.includes(0) || !canConcat([chunk])) return { chunk, keys, digests };
+  const members = { ...concatRows([{ chunk, keep }]), release: chunk.release };
+  return { chunk: members, ...(await readShortKeys(members, on, hasher)) };
+}
+
+async function readShortKeys(chunk: IpcChunk, on: readonly FieldPath[], hasher: KeyHasher): Promise<DistinctKeys> {
+  const keys = readKeys(chunk, on);
+  const measure = measureKeys(keys.columns, keys.rows);
+  requireShort(measure, on);
+  return { keys, digests: await hasher.digest(keys, measure.longest.bytes) };
+}
+
+/** A byte for each row: 0 where an earlier row has the key, else 1. */
+async function firstRows(keys: Keys, digests: KeyDigests): Promise<Uint8Array> {
+  const known = new KeySet(digests.wordsPerKey, keys.rows);
+  const keep = new Uint8Array(keys.rows).fill(1);
+  for (let row = 0; row < keys.rows; row++) {
+    if (row % rowsPerSlice === rowsPerSlice - 1) await setImmediate();
+    if (keys.isNull(row)) continue;
+    const newKey = known.size;
+    if (known.add(digests, row) !== newKey) keep[row] = 0;
+  }
+  return keep;
 }
 
 const columnsOf = (on: readonly FieldPath[]): string => on.map(formatFieldPath).join(', ');

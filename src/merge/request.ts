@@ -2,7 +2,7 @@ import { joinBatches } from '../arrow/column/concat-rows.ts';
 import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
-import { checkSourceFits, checkStorable, typedSchema } from '../arrow/schema/schema-rules.ts';
+import { checkColumnsFit, checkSourceFits, checkStorable, typedSchema } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
@@ -10,7 +10,7 @@ import type { NewId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { type DistinctKeys, readDistinctKeys } from '../keys/key-columns.ts';
+import { readDistinctKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../operations/idempotency/idempotency.ts';
 import { fitOf, fittingSchema, wholeFitting } from '../table/fitting-schema.ts';
@@ -21,6 +21,7 @@ import type { TableWriter } from '../write/branch-queue.ts';
 import { outcomeOf } from '../write/write.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
+import { type KeyedRows, readSourceKeys } from './source-keys.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
   const merging = new MergeRows(deps);
@@ -28,9 +29,8 @@ export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempote
     deps.idempotency.once('merge_insert', command, scope, (keyed) => merging.run(command, scope, keyed));
 }
 
-/** A source that was received, fits its table and holds no key twice. */
-interface ReadySource extends DistinctKeys {
-  readonly chunk: IpcChunk;
+/** A source that was received, fits its table and whose keys are in order. */
+interface ReadySource extends KeyedRows {
   readonly keyed: KeyedRequest | undefined;
 }
 
@@ -67,15 +67,16 @@ class MergeRows {
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
     const { chunk, checked } = await this.#receiveFitting(command, dataset);
-    const source = await this.#readDistinctKeys(chunk, command.on, keyed);
+    const { on, flags } = command;
+    const source = await this.#check(() => readSourceKeys(chunk, on, flags, this.#deps.keyHasher), keyed);
     return this.#submit(table, command, { ...source, checked }, scope);
   }
 
   /** Receives the source for a `dataset`. One that does not fit is refused as soon as its schema is there. */
-  #receiveFitting({ source, on }: MergeRowsCommand, dataset: Snapshot & BranchHead) {
+  #receiveFitting({ source, on, flags }: MergeRowsCommand, dataset: Snapshot & BranchHead) {
     return this.#deps.metrics.writeStage('receive', async () => {
       const schema = await source.schema();
-      const table = await fittingSchema(dataset, (table) => requireFit(schema, table, on));
+      const table = await fittingSchema(dataset, (table) => requireFit(schema, table, { on, flags }));
       return { chunk: joinBatches(await wholeFitting(source, table)), checked: table.schema };
     });
   }
@@ -88,11 +89,11 @@ class MergeRows {
     });
   }
 
-  #readDistinctKeys(chunk: IpcChunk, on: readonly FieldPath[], keyed: Keyed | undefined): Promise<ReadySource> {
-    return this.#deps.metrics.writeStage('check', async () => {
-      const { keys, digests } = await readDistinctKeys(chunk, on, this.#deps.keyHasher);
-      return { chunk, keys, digests, keyed: await keyed?.request() };
-    });
+  #check(readRows: () => Promise<KeyedRows>, keyed: Keyed | undefined): Promise<ReadySource> {
+    return this.#deps.metrics.writeStage('check', async () => ({
+      ...(await readRows()),
+      keyed: await keyed?.request(),
+    }));
   }
 
   #submit(
@@ -106,7 +107,7 @@ class MergeRows {
     const transactionId = newId() as TransactionId;
     const spec = { ...flags, useIndex };
     const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
-    const fit = fitOf(chunk, checked, (rows, now) => requireFit(rows, now, on));
+    const fit = fitOf(chunk, checked, (rows, now) => requireFit(rows, now, { on, flags }));
     const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, fit };
     return access.onFilesOf(table, async () => {
       const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
@@ -118,7 +119,8 @@ class MergeRows {
 
   /**
    * If another request creates the table while this one receives its body, the rows are merged like any others. Only where NULLs
-   * have to be added to them the client has to send the request again: the body was received without memory for those.
+   * have to be added to them the client has to send the request again: the body was received without memory for those. A key is
+   * there once whatever the merge does: its rows are to be those of the table.
    */
   async #mergeIntoDeclared(
     declared: TableRecord,
@@ -129,7 +131,8 @@ class MergeRows {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
     const { access, locks } = this.#deps;
     const chunk = await this.#receiveFirst(command);
-    const source = await this.#readDistinctKeys(chunk, command.on, keyed);
+    const readRows = async () => ({ chunk, ...(await readDistinctKeys(chunk, command.on, this.#deps.keyHasher)) });
+    const source = await this.#check(readRows, keyed);
     const release = await locks.lockExclusive(command.table, scope.signal);
     try {
       const record = await access.find(command.table);
@@ -139,7 +142,7 @@ class MergeRows {
     }
     const created = await access.findCreated(command.table);
     const dataset = await access.lastSeen(created, undefined);
-    const { schema, file } = await fittingSchema(dataset, (table) => requireFit(chunk.schema, table, command.on));
+    const { schema, file } = await fittingSchema(dataset, (table) => requireFit(chunk.schema, table, command));
     if (nullBytesPerRow(chunk.schema, schema) > 0 || typeNulls(chunk, schema, file) !== chunk) {
       throw createdMeanwhile(declared);
     }
@@ -198,11 +201,17 @@ function requireStorable(source: Schema, on: readonly FieldPath[]): void {
   checkStorable(source);
 }
 
-export function requireFit(source: Schema, target: Schema, on: readonly FieldPath[]): void {
+/** A column without NULL may be left out where the merge inserts nothing. */
+export function requireFit(
+  source: Schema,
+  target: Schema,
+  { on, flags }: Pick<MergeRowsCommand, 'on' | 'flags'>,
+): void {
   const typed = typedSchema(source, target);
   for (const path of on) requireField(path, typed, 'source');
   for (const path of on) requireField(path, target, 'table');
-  checkSourceFits(source, target);
+  if (flags.whenNotMatchedInsertAll) checkSourceFits(source, target);
+  else checkColumnsFit(source, target);
   checkPartialSource(typed, target);
 }
 

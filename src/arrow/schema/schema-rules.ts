@@ -217,11 +217,8 @@ export function targetOf(field: Field, table: Schema): Field | undefined {
   return target !== undefined && holdsNull(target) ? undefined : target;
 }
 
-/**
- * The source's columns must be among the table's, of equal type, and hold all that the table requires. A source
- * column of type Null fits any column that allows NULL.
- */
-export function checkSourceFits(source: Schema, table: Schema): void {
+/** The source's columns must be among the table's, of equal type. One of type Null fits any column that allows NULL. */
+export function checkColumnsFit(source: Schema, table: Schema): void {
   const blob = table.fields.find(isBlob);
   if (blob !== undefined) throw refuseColumn([blob.name], 'holds blobs, and such a table can only be read');
   const byName = new Map(table.fields.map((field) => [field.name, field]));
@@ -232,6 +229,11 @@ export function checkSourceFits(source: Schema, table: Schema): void {
       throw refuseColumn([field.name], `is ${typeName(target)} in the table and ${typeName(field)} in the source`);
     }
   }
+}
+
+/** As `checkColumnsFit`, for rows that may become new ones: they must have each column in which the table allows no NULL. */
+export function checkSourceFits(source: Schema, table: Schema): void {
+  checkColumnsFit(source, table);
   const sent = new Set(source.fields.map(({ name }) => name));
   const missing = table.fields.find(({ name, nullable }) => !nullable && !sent.has(name));
   if (missing === undefined) return;

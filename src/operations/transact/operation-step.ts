@@ -13,10 +13,10 @@ import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import { readDistinctKeys } from '../../keys/key-columns.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { Batch, type MergeOfRows } from '../../merge/batch.ts';
 import { requireFewNested, requireFit } from '../../merge/request.ts';
+import { readSourceKeys } from '../../merge/source-keys.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
 import { additionOf } from '../columns/add-columns.ts';
 import { alterationOf } from '../columns/alter-columns.ts';
@@ -127,8 +127,8 @@ export class PlannedOperation implements ComputedStep {
     const { branch, scope, keyHasher } = this.#deps;
     const chunk = this.#fitting(does, found);
     requireFewNested(chunk, on);
-    const read = await readDistinctKeys(chunk, on, keyHasher);
-    return { schema: found.schema, merge: { branch, scope, on, spec: { ...flags, useIndex: false }, chunk, ...read } };
+    const rows = await readSourceKeys(chunk, on, flags, keyHasher);
+    return { schema: found.schema, merge: { branch, scope, on, spec: { ...flags, useIndex: false }, ...rows } };
   }
 
   /** The rows with the types of the columns that they go into. Of malformed values the engine might store a part. */
@@ -181,7 +181,7 @@ function checked({ step, check }: CheckedColumnStep, schema: Schema): FiledStep 
 }
 
 function requireSourceFits(does: TransactOperation, source: Schema, table: Schema): void {
-  if (does.kind === 'merge_insert') requireFit(source, table, does.on);
+  if (does.kind === 'merge_insert') requireFit(source, table, does);
   else if (does.kind === 'insert') checkSourceFits(source, table);
 }
 
