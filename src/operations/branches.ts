@@ -2,6 +2,7 @@
 import type { OpenBranchCatalog } from '../catalog/port.ts';
 import type { StoredBranch } from '../engine/port/dataset.ts';
 import type { BranchRecovery } from '../engine/port/engine.ts';
+import { hasFolderOfDataset, liesInFilesOf } from '../kernel/branch-names.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';
@@ -40,6 +41,7 @@ export const createBranch =
       if (fromBranch !== undefined && !branches.some((branch) => branch.name === fromBranch)) {
         throw branchMissing(table, fromBranch);
       }
+      if (branches.some((branch) => liesInFilesOf(name, branch.name))) throw branchInTheWay(name);
       // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
       const { storageSession } = engine;
       const unmade = { branch: name, acknowledgedVersion: 0, storageSession };
@@ -80,6 +82,12 @@ function leftToNextOwner(error: unknown): never {
 const branchExists = (table: TableRef, name: BranchName): LancegateError =>
   new LancegateError('TableBranchAlreadyExists', `table '${showTable(table)}' has a branch '${name}' already`);
 
+const branchInTheWay = (name: BranchName): LancegateError =>
+  new LancegateError(
+    'InvalidTableState',
+    `branch '${name}' cannot be made: another program has made a branch whose files lie where those of this one would`,
+  );
+
 const branchMissing = (table: TableRef, name: BranchName): LancegateError =>
   new LancegateError('TableBranchNotFound', `table '${showTable(table)}' has no branch '${name}'`);
 
@@ -90,6 +98,11 @@ export const deleteBranch =
     const leave = await locks.lockExclusive(table, neverAborts);
     try {
       const dataset = await access.latest(record, undefined);
+      // Only other programs make branches of such names. The engine removes the whole folder, with what else lies in it.
+      if (hasFolderOfDataset(name)) {
+        const branches = await dataset.listBranches();
+        if (branches.some((other) => liesInFilesOf(other.name, name))) throw amongOthersFiles(name);
+      }
       datasets.forget(record.location);
       await dataset.deleteBranch(name, () => recoveryMarks.confirm(table));
       await recoveryMarks.close(record.id, name).catch(notTheFirstStep);
@@ -97,6 +110,12 @@ export const deleteBranch =
       leave();
     }
   };
+
+const amongOthersFiles = (name: BranchName): LancegateError =>
+  new LancegateError(
+    'InvalidTableState',
+    `branch '${name}' was not deleted: its folder holds files of another branch, which would be lost`,
+  );
 
 interface ListBranchesCommand {
   readonly table: TableRef;

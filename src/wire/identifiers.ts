@@ -1,5 +1,6 @@
 /** What a request names in its target: namespaces, tables, transactions and branches; and the form of the target itself. */
 import Type from 'typebox';
+import { hasFolderOfDataset, mostStoredBytes, storedBytes } from '../kernel/branch-names.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, NamespacePath, ObjectName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { QueryOf } from './query-parameters.ts';
@@ -92,6 +93,23 @@ export function parseBranchName(text: string, field: string): BranchName {
   const fault = faultOf(text);
   if (fault !== undefined) throw invalidInput(`${field}: a branch name ${fault}`);
   return text as BranchName;
+}
+
+/** Of a branch that is to be made: other programs may have made some that this service would not make. */
+export function parseNewBranchName(text: string, field: string): BranchName {
+  const name = parseBranchName(text, field);
+  const fault = faultOfNew(name);
+  if (fault !== undefined) throw invalidInput(`${field}: a branch name ${fault}`);
+  return name;
+}
+
+function faultOfNew(name: string): string | undefined {
+  if (hasFolderOfDataset(name)) {
+    return 'has no part after the first that Lance uses for the files of a branch, such as "data" or "_versions"';
+  }
+  const bytes = storedBytes(name);
+  if (bytes <= mostStoredBytes) return undefined;
+  return `takes at most ${mostStoredBytes} bytes on storage, and this takes ${bytes}; "/" takes 5, and other letters than those of ASCII 10 or more`;
 }
 
 function faultOf(name: string): string | undefined {

@@ -5,9 +5,11 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
 import { StoreCommits } from '#src/engine/lance/commit/store-commits.ts';
+import { clearStoredBranch } from '#src/engine/lance/durability/stored-branch.ts';
 import { BranchMirror, knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
-import type { Location } from '#src/kernel/ids.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { fenceVersion } from '#src/lance-format/manifest/fence-version.ts';
+import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
@@ -64,4 +66,12 @@ test('a process that was frozen for long looks before it takes a number, which m
   assert.equal(await commits.make(next, head.path), true);
   assert.equal(await mirror.newestToWrite(), 2);
   assert.equal(listings.length, 2);
+});
+
+test('a branch of another program, in the folder of versions of one that is made, keeps its versions (P3)', async (t) => {
+  const { store } = await mirrored(t, Date.now);
+  const key = `${location}/tree/p/_versions/_versions/${manifestNames(7)[0]}`;
+  await store.put(key, Buffer.from('x'));
+  await clearStoredBranch({ store, datasetPrefix: `${location}/` }, 'p' as BranchName, undefined);
+  assert.notEqual(await store.get(key), undefined);
 });

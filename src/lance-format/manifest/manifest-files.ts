@@ -52,6 +52,10 @@ export function versionOfManifestName(name: string): number | undefined {
   return Number(number > largestVersion / 2n ? largestVersion - number : number);
 }
 
+/** As `versionOfManifestName`, of a key right below the prefix: a branch of another program may lie deeper there. */
+export const versionOfManifestKey = (prefix: string, key: string): number | undefined =>
+  key.startsWith(prefix) ? versionOfManifestName(key.slice(prefix.length)) : undefined;
+
 /** Read at once: a manifest was just written or is about to be used, so it is in memory. undefined where there is none. */
 export function readManifest(
   versionsFolder: string,

@@ -6,7 +6,7 @@ import {
   listVersions,
   manifestNames,
   readManifest,
-  versionOfManifestName,
+  versionOfManifestKey,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import type { StoredVersion, VersionPage } from '../../port/dataset.ts';
@@ -80,11 +80,13 @@ async function manifestsOfPage(mirror: BranchMirror, { after, limit, order }: Ve
 }
 
 async function manifestsIn(mirror: BranchMirror, most?: number, name = ''): Promise<ReadonlyMap<number, StoredObject>> {
-  const prefix = `${mirror.prefix}_versions/${name}`;
-  const objects = await Array.fromAsync(mirror.store.list({ prefix, ...(most !== undefined && { most }) }));
+  const folder = `${mirror.prefix}_versions/`;
+  const objects = await Array.fromAsync(
+    mirror.store.list({ prefix: `${folder}${name}`, ...(most !== undefined && { most }) }),
+  );
   return new Map(
     objects.flatMap((each) => {
-      const version = versionOfManifestName(basename(each.key));
+      const version = versionOfManifestKey(folder, each.key);
       return version === undefined ? [] : [[version, each] as const];
     }),
   );

@@ -6,8 +6,7 @@
  * would make a version in the past, and call it committed. The store refuses requests that arrive late, so a manifest is old enough by
  * the clock of the store (`numberTakenMs`) when none can be on its way (docs/adr/0037, docs/adr/0048).
  */
-import { basename } from 'node:path';
-import { versionOfManifestName } from '../../../lance-format/manifest/manifest-files.ts';
+import { versionOfManifestKey } from '../../../lance-format/manifest/manifest-files.ts';
 import { areKnownToEngine, parseManifest, showFlags } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { PruneRequest, PruneResult } from '../../port/upkeep.ts';
@@ -43,8 +42,8 @@ interface NumberedObject extends StoredObject {
 
 export async function pruneStore(pruning: StorePruning): Promise<PruneResult> {
   const { mirror, inRemoval, tagged } = pruning;
-  const listed = await Array.fromAsync(mirror.store.list({ prefix: `${mirror.prefix}_versions/` }));
-  const versions = listed.flatMap(asVersion).sort((a, b) => a.version - b.version);
+  const listed = await Array.fromAsync(mirror.store.list({ prefix: versionsOf(mirror) }));
+  const versions = listed.flatMap((each) => asVersion(mirror, each)).sort((a, b) => a.version - b.version);
   const removable = removableOf(pruning, versions);
   const old = removable.filter(({ version }) => !tagged.has(version));
   const isHeldByTag = old.length < removable.length;
@@ -90,7 +89,7 @@ async function readManifests(
       if (bytes !== undefined) mirror.spans.add(some[index]!.version, requireKnown(bytes));
     }
   }
-  const detached = listed.filter(({ key }) => key.endsWith('.manifest') && asVersion({ key }).length === 0);
+  const detached = listed.filter(({ key }) => key.endsWith('.manifest') && asVersion(mirror, { key }).length === 0);
   const named = await Promise.all(detached.map(async ({ key }) => mirror.store.get(key)));
   return new Set(
     named.flatMap((bytes) =>
@@ -154,8 +153,13 @@ async function removeOrphans(mirror: BranchMirror, nowMs: number, { detached, re
   mirror.orphansSearchedAtMs = nowMs;
 }
 
-function asVersion<Listed extends Pick<StoredObject, 'key'>>(listed: Listed): (Listed & { version: number })[] {
-  const version = versionOfManifestName(basename(listed.key));
+const versionsOf = ({ prefix }: BranchMirror): string => `${prefix}_versions/`;
+
+function asVersion<Listed extends Pick<StoredObject, 'key'>>(
+  mirror: BranchMirror,
+  listed: Listed,
+): (Listed & { version: number })[] {
+  const version = versionOfManifestKey(versionsOf(mirror), listed.key);
   return version === undefined ? [] : [{ ...listed, version }];
 }
 

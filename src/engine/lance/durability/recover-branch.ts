@@ -12,7 +12,7 @@
  * pruning removes them later, when they have grown old.
  */
 
-import { readFileSync, rmdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { faultOfFile, type Scrutiny } from '../../../lance-format/check/intact.ts';
@@ -191,20 +191,21 @@ function hintedVersion(path: string): number | undefined {
 /** What a branch has of its own; next to it may lie the folders of other branches. */
 const ownFolders = ['_versions', '_transactions', '_deletions', '_indices', 'data'];
 
-/** False for a record that is missing or torn. */
+/** False for a record that is missing or torn, or could not be made because its name is too long. */
 function isReadableRecord(path: string): boolean {
   try {
     JSON.parse(readFileSync(path, 'utf8'));
     return true;
   } catch (error) {
-    if (error instanceof SyntaxError || isAny(error, 'ENOENT')) return false;
+    if (error instanceof SyntaxError || isAny(error, 'ENOENT', 'ENAMETOOLONG')) return false;
     throw error;
   }
 }
 
 /** Removes a branch that the engine cannot remove, because it is not intact. The record goes first: it names the branch. */
 async function removeBranch(datasetPath: string, branch: string, sync: FileSync): Promise<void> {
-  rmSync(branchRecord(datasetPath, branch), { force: true });
+  const record = branchRecord(datasetPath, branch);
+  if (existsSync(record)) rmSync(record); // false for a name that is too long, too
   removeUnfinishedRecords(datasetPath, branch);
   await sync.folder(branchRecords(datasetPath)).catch(ignoreMissing);
   const folder = branchFolder(datasetPath, branch);

@@ -10,6 +10,7 @@ import {
   branchFolder,
   branchRecord,
   manifestNames,
+  versionOfManifestKey,
   versionOfManifestName,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
@@ -74,7 +75,7 @@ export async function clearStoredBranch(dataset: DatasetInStore, name: BranchNam
 async function manifestsOf({ store, datasetPrefix }: DatasetInStore, branch: BranchName): Promise<readonly string[]> {
   const prefix = join(branchFolder(datasetPrefix, branch), '_versions/');
   const listed = await Array.fromAsync(store.list({ prefix }));
-  return listed.flatMap(({ key }) => (versionOfManifestName(basename(key)) === undefined ? [] : key));
+  return listed.flatMap(({ key }) => (versionOfManifestKey(prefix, key) === undefined ? [] : key));
 }
 
 const versionOf = (key: string): number => versionOfManifestName(basename(key)) ?? 0;

@@ -17,6 +17,7 @@ import {
   namesIn,
   nextManifestName,
   readManifest,
+  versionOfManifestKey,
   versionOfManifestName,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
@@ -227,11 +228,11 @@ export class BranchMirror {
   async findNewest(): Promise<(Newest & { readonly name: string }) | undefined> {
     const prefix = `${this.prefix}_versions/`;
     const firsts = await Array.fromAsync(this.store.list({ prefix, most: namesBefore + 1 }));
-    const first = firsts.find(({ key }) => versionOfManifestName(basename(key)) !== undefined);
-    if (first !== undefined && isNewestFirst(basename(first.key))) return versionIn(first);
+    const first = firsts.map((each) => versionIn(prefix, each)).find((each) => each !== undefined);
+    if (first !== undefined && isNewestFirst(first.name)) return first;
     const all = await Array.fromAsync(this.store.list({ prefix }));
     return all
-      .map(versionIn)
+      .map((each) => versionIn(prefix, each))
       .filter((each) => each !== undefined)
       .reduce<ReturnType<typeof versionIn>>((a, b) => ((a?.version ?? 0) < b.version ? b : a), undefined);
   }
@@ -348,10 +349,12 @@ const isSame = (known: Newest, found: Newest): boolean =>
 const isNewestFirst = (name: string): boolean =>
   name.length === manifestNames(1)[0].length && versionOfManifestName(name) !== undefined;
 
-function versionIn({ key, bytes, tag }: StoredObject): (Newest & { readonly name: string }) | undefined {
-  const name = basename(key);
-  const version = versionOfManifestName(name);
-  return version === undefined ? undefined : { version, bytes, tag, name };
+function versionIn(
+  prefix: string,
+  { key, bytes, tag }: StoredObject,
+): (Newest & { readonly name: string }) | undefined {
+  const version = versionOfManifestKey(prefix, key);
+  return version === undefined ? undefined : { version, bytes, tag, name: basename(key) };
 }
 
 /** Of the deletion vectors in the branch's own folder. */

@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import { createBranch, deleteBranch, listBranches } from '../../../operations/branches.ts';
 import { answeredOnce } from '../../../operations/idempotency/idempotency.ts';
-import { parseBranch, parseBranchName } from '../../../wire/identifiers.ts';
+import { parseBranch, parseBranchName, parseNewBranchName } from '../../../wire/identifiers.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
 import { jsonRoute, Nothing, onceAnswer } from '../../json-route.ts';
@@ -35,12 +35,12 @@ export const createBranchRoute = jsonRoute(answeredOnce('create_branch', createB
   body: CreateBody,
   branches: (body, branch) => {
     refuseBranch(branch);
-    return [parseBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
+    return [parseNewBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
   },
   answer: async (operation, { target: table, body, idempotency }, input) => {
     const command = {
       table,
-      name: parseBranchName(body.name, 'name'),
+      name: parseNewBranchName(body.name, 'name'),
       fromBranch: parseBranch(body.from_branch, 'from_branch'),
       fromVersion: body.from_version,
       idempotency,
