@@ -1,6 +1,6 @@
 /**
  * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
- * and decoded. Equality is the engine's: NULL equals nothing, NaN equals NaN whatever its payload, -0.0 differs from 0.0.
+ * and decoded. Equality is SQL's: NULL equals nothing, NaN equals NaN whatever its bits, and -0.0 is 0.0.
  */
 import { setImmediate } from 'node:timers/promises';
 import { isText } from '../arrow/column/column-data.ts';
@@ -25,6 +25,11 @@ export class Keys {
   /** Whether any row's key is NULL, in any of its columns. */
   get hasNull(): boolean {
     return this.columns.some(({ nulls }) => nulls?.includes(1) ?? false);
+  }
+
+  /** Whether the engine, which compares bits where it joins, may miss a row of the table with one of the keys. */
+  get hasSpellings(): boolean {
+    return this.columns.some((column) => column.hasSpellings);
   }
 
   isNull(row: number): boolean {
@@ -160,6 +165,21 @@ export async function findDuplicate(
     else if (keys.isEqual(rowOf[key]!, row)) return { row, firstRow: rowOf[key]! };
   }
   return undefined;
+}
+
+/** One spelling of each key, as SQL of the type of the column, for what the engine is to join by. */
+export function sqlOfOneSpelling(path: FieldPath, { field: { type } }: KeyColumn): string {
+  const sql = sqlFieldPath(path);
+  if (type.kind !== 'float') return sql;
+  const oneNaN = `nanvl(arrow_cast(${sql}, 'Float64'), arrow_cast('NaN', 'Float64'))`;
+  return `arrow_cast(${oneNaN} + arrow_cast('0', 'Float64'), 'Float${type.bitWidth}')`;
+}
+
+/** True for every row whose value is one of these, given as SQL: `IN` finds both zeros, and of NaNs only those of the same bits. */
+export function sqlOneOf(path: FieldPath, literals: readonly string[]): string {
+  const sql = sqlFieldPath(path);
+  const isOne = `${sql} IN (${literals.join(', ')})`;
+  return literals.some((literal) => literal.startsWith("arrow_cast('NaN'")) ? `(${isOne} OR isnan(${sql}))` : isOne;
 }
 
 /** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */

@@ -1,6 +1,6 @@
 /**
  * One key column of a chunk: which rows are NULL, and the values over all batches as bytes, dictionaries resolved. Equal keys
- * have equal bytes, since all NaNs are made the same.
+ * have equal bytes, since all NaNs are made the same, and both zeros.
  */
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { bitAt, type ColumnData, type NestedColumn, readNestedColumn } from '../arrow/column/column-data.ts';
@@ -13,6 +13,8 @@ export interface KeyColumn {
   readonly values: KeyValues;
   /** One byte for each row, 1 where the key is NULL; undefined where none is. */
   readonly nulls: Uint8Array | undefined;
+  /** Whether a value that is not NULL is a float that other bytes can be, too: a NaN or a zero. */
+  readonly hasSpellings: boolean;
 }
 
 /** Contiguous where all values have one width, else ranges of a common buffer. */
@@ -65,10 +67,10 @@ function readColumn(chunk: IpcChunk, chain: readonly Field[]): KeyColumn {
   const { values, nulls } = joined(columns, field);
   if (field.dictionary !== undefined) {
     const dictionary = readDictionary(chunk, field, field.dictionary.id);
-    return { field, values: normaliseNaNs(field, resolveIndices(values, nulls, field, dictionary)), nulls };
+    return { field, nulls, ...normaliseFloats(field, resolveIndices(values, nulls, field, dictionary), nulls) };
   }
   const hasNull = columns.some(({ validities }) => validities.length > 0);
-  return { field, values: normaliseNaNs(field, values), nulls: hasNull ? nulls : undefined };
+  return { field, ...normaliseFloats(field, values, nulls), nulls: hasNull ? nulls : undefined };
 }
 
 interface ColumnValues {
@@ -210,9 +212,13 @@ function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
   return { form: 'fixed', widthBytes, bytes };
 }
 
-/** Makes all NaNs of a float column the same bytes. */
-function normaliseNaNs({ type }: Field, values: KeyValues): KeyValues {
-  if (type.kind !== 'float' || values.form !== 'fixed') return values;
+/** Makes all NaNs of a float column the same bytes, and all zeros. */
+function normaliseFloats(
+  { type }: Field,
+  values: KeyValues,
+  nulls: Uint8Array,
+): Pick<KeyColumn, 'values' | 'hasSpellings'> {
+  if (type.kind !== 'float' || values.form !== 'fixed') return { values, hasSpellings: false };
   // The bytes may be the client's own, which the engine is yet to read.
   const { buffer } = Uint8Array.from(values.bytes);
   const floats = {
@@ -220,8 +226,14 @@ function normaliseNaNs({ type }: Field, values: KeyValues): KeyValues {
     32: () => new Float32Array(buffer),
     64: () => new Float64Array(buffer),
   }[type.bitWidth]();
-  for (let i = 0; i < floats.length; i++) if (Number.isNaN(floats[i])) floats[i] = Number.NaN;
-  return { ...values, bytes: new Uint8Array(buffer) };
+  let hasSpellings = false;
+  for (let i = 0; i < floats.length; i++) {
+    const value = floats[i]!;
+    if (value !== 0 && !Number.isNaN(value)) continue;
+    floats[i] = value === 0 ? 0 : Number.NaN;
+    if (nulls[i] === 0) hasSpellings = true;
+  }
+  return { values: { ...values, bytes: new Uint8Array(buffer) }, hasSpellings };
 }
 
 const valueBytes = (values: KeyValues, row: number): number =>

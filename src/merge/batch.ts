@@ -115,6 +115,10 @@ export class Batch {
     return this.requests.some(({ keys }) => keys.hasNull);
   }
 
+  get hasSpellings(): boolean {
+    return this.requests.some(({ keys }) => keys.hasSpellings);
+  }
+
   /** The keys of a batch by keys. */
   get keys(): KeySet {
     return this.#rows.keys;

@@ -16,7 +16,7 @@ const int32 = { kind: 'int', bitWidth: 32, signed: true } as const;
 const distinct = (values: readonly unknown[]): unknown[] =>
   values.filter((value, i) => value !== null && values.findIndex((other) => sameValue(other, value)) === i);
 const sameValue = (a: unknown, b: unknown): boolean =>
-  a instanceof Buffer && b instanceof Buffer ? a.equals(b) : Object.is(a, b);
+  a instanceof Buffer && b instanceof Buffer ? a.equals(b) : Object.is(a, b) || a === b;
 
 describe('every type that is a key', () => {
   const later = afterSuite();

@@ -64,8 +64,9 @@ describe('the digests of keys', () => {
       const digestOf = new Map<string, string>();
       for (const [row, value] of [...values, ...values].entries()) {
         if (value === null) continue;
-        assert.equal(digestOf.get(inspect(value)) ?? textOf(digests, row), textOf(digests, row));
-        digestOf.set(inspect(value), textOf(digests, row));
+        const shown = inspect(value === 0 ? 0 : value); // both zeros are one key
+        assert.equal(digestOf.get(shown) ?? textOf(digests, row), textOf(digests, row));
+        digestOf.set(shown, textOf(digests, row));
       }
       assert.equal(new Set(digestOf.values()).size, digestOf.size);
     });

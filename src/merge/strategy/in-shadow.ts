@@ -62,7 +62,8 @@ export class InShadow {
 
   async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
     const target = { columns: await dataset.columns(), shadow };
-    if (hasNestedKey(batch)) return { ...(await mergeInto(this.#engine, target, batch, false)), gainsByIndex: false };
+    if (needsPromotedKeys(batch))
+      return { ...(await mergeInto(this.#engine, target, batch, false)), gainsByIndex: false };
     const useIndex = batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
     const gainsByIndex = await dataset.gainsByIndex(specOf(batch, useIndex), batch.chunk().file.length);
     return { ...(await mergeInto(this.#engine, target, batch, useIndex)), gainsByIndex };
@@ -125,7 +126,7 @@ type MergedRows = Omit<ShadowMerge, 'gainsByIndex'>;
 
 async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, useIndex: boolean): Promise<MergedRows> {
   const remainingMs = () => longestTime(batch.requests);
-  if (hasNestedKey(batch)) return mergeNested(engine, target, batch, remainingMs);
+  if (needsPromotedKeys(batch)) return mergeNested(engine, target, batch, remainingMs);
   const { columns, shadow } = target;
   const principal = principalKey(batch.first.scope.principal);
   const totals = await shadow.merge(specOf(batch, useIndex), batch.chunk().file, remainingMs(), principal);
@@ -133,7 +134,8 @@ async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, us
   return { totals: withSurplus(totals, surplusRows), surplusRows };
 }
 
-const hasNestedKey = ({ first }: Batch): boolean => first.on.some(({ segments }) => segments.length > 1);
+const needsPromotedKeys = (batch: Batch): boolean =>
+  batch.hasSpellings || batch.first.on.some(({ segments }) => segments.length > 1);
 
 const specOf = ({ first: { spec, on } }: Batch, useIndex: boolean): MergeSpec => ({
   ...spec,

@@ -1,8 +1,9 @@
 /**
- * Merges on keys that lie inside structs, which the engine refuses ("No field named k", whatever the flags).
+ * Merges on keys that the engine cannot join by: those inside structs, which it refuses ("No field named k", whatever the flags), and
+ * floats that are one number in several spellings, NaN and zero, of which it finds only rows of the same bits.
  *
  * The rows of the table whose keys occur in the source are copied into a scratch dataset, their keys promoted to top-level
- * columns; the source likewise. There the engine does the merge, with every flag, filter and partial column as ever. Then the
+ * columns, in one spelling; the source likewise. There the engine does the merge, with every flag, filter and partial column as ever. Then the
  * old rows are deleted in the shadow and the results appended, which makes one version.
  *
  * Cost: reads the whole table (as every merge that deletes by source does) and rewrites the matched rows.
@@ -18,8 +19,8 @@ import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
-import { sqlFieldPath } from '../../keys/key-columns.ts';
-import type { Batch } from '../batch.ts';
+import { sqlFieldPath, sqlOfOneSpelling } from '../../keys/key-columns.ts';
+import type { Batch, MergeOfRows } from '../batch.ts';
 import { keyFilter, keyLiterals } from '../key-index/key-lookup.ts';
 import { deleteSurplus } from './strategy.ts';
 
@@ -73,8 +74,8 @@ const deletesOthers = ({ first }: Batch): boolean => first.spec.whenNotMatchedBy
 const promotedKeys = ({ first }: Batch): readonly FieldPath[] =>
   first.on.map((_, index) => ({ segments: [keyColumn(index)] }));
 
-const keyProjections = (on: readonly FieldPath[]): Projection[] =>
-  on.map((path, index) => ({ name: keyColumn(index), expression: sqlFieldPath(path) }));
+const keyProjections = ({ on, keys }: MergeOfRows): Projection[] =>
+  on.map((path, index) => ({ name: keyColumn(index), expression: sqlOfOneSpelling(path, keys.columns[index]!) }));
 
 const columnProjections = (columns: readonly Field[]): Projection[] =>
   columns.map(({ name }) => ({ name, expression: sqlFieldPath({ segments: [name] }) }));
@@ -91,7 +92,7 @@ async function copyCandidates(
   { first }: Batch,
   where: CheckedSql,
 ): Promise<Snapshot & EngineWrites> {
-  const projections = [...keyProjections(first.on), originProjection('target'), ...columnProjections(columns)];
+  const projections = [...keyProjections(first), originProjection('target'), ...columnProjections(columns)];
   return scratch.create('target', await collect(shadow, projections, where));
 }
 
@@ -105,7 +106,11 @@ async function mergeInScratch(
   const chunk = batch.chunk();
   const sent = await scratch.create('source', chunk.file);
   const columns = columnProjections(chunk.schema.fields);
-  const source = await collect(sent, [...keyProjections(on), originProjection('source'), ...columns], everyRow);
+  const source = await collect(
+    sent,
+    [...keyProjections(batch.first), originProjection('source'), ...columns],
+    everyRow,
+  );
   const keys = on.map((_, index) => keyColumn(index));
   return found.merge({ ...spec, on: keys }, source, timeoutMs, principalKey(scope.principal));
 }

@@ -37,10 +37,10 @@ async function digestsOf(keys: Keys): Promise<readonly (string | undefined)[]> {
   return Array.from({ length: keys.rows }, (_, row) => (keys.isNull(row) ? undefined : textOfDigest(digests, row)));
 }
 
-/** Equality as the engine knows it; NULL equals nothing. */
+/** NULL equals nothing, NaN itself, and the zeros each other. */
 const sameKey = (a: unknown, b: unknown): boolean => {
   if (a === null || b === null) return false;
-  return Buffer.isBuffer(a) && Buffer.isBuffer(b) ? a.equals(b) : Object.is(a, b);
+  return Buffer.isBuffer(a) && Buffer.isBuffer(b) ? a.equals(b) : Object.is(a, b) || a === b;
 };
 
 describe('the keys of a source (P2)', () => {
@@ -123,6 +123,16 @@ describe('the keys of a source (P2)', () => {
     const chunk = await wholeOf(stream);
     assert.equal((await duplicateOf(readKeys(chunk, [parseFieldPath('k')])))?.row, 1);
     assert.ok(chunk.file.includes(payload));
+  });
+
+  it('of both zeros are one key, and the source keeps its bytes', async () => {
+    const stream = encodeStream(schemaOf([field('k', float64)]), [{ k: [0, -0, 1] }]);
+    const chunk = await wholeOf(stream);
+    const before = Buffer.from(chunk.file);
+    const keys = readKeys(chunk, [parseFieldPath('k')]);
+    assert.deepEqual([(await duplicateOf(keys))?.row, keys.hasSpellings], [1, true]);
+    assert.deepEqual(chunk.file, before);
+    assert.equal((await keysOf([field('k', float64)], [{ k: [1, null] }], ['k'])).hasSpellings, false);
   });
 
   it('are shown cut where they are long', async () => {
