@@ -15,7 +15,7 @@ export type Row = Struct;
 export const isStruct = (value: Value): value is Struct =>
   value !== null && typeof value === 'object' && !Array.isArray(value) && !Buffer.isBuffer(value);
 
-/** Equal texts, equal values, as keys are compared: NaN equals NaN, -0.0 and 0.0 differ. */
+/** Equal texts, equal values as they are stored: NaN equals NaN, -0.0 and 0.0 differ. */
 export function textOf(value: Value | undefined): string {
   if (value === null || value === undefined) return 'NULL';
   if (typeof value === 'string') return JSON.stringify(value);
@@ -41,10 +41,10 @@ export function valueAt(row: Row, segments: readonly string[]): Value {
   return value;
 }
 
-/** What stands for the key of a row; undefined where NULL is in it, which equals nothing. */
+/** What stands for the key of a row, by which both zeros are one; undefined where NULL is in it, which equals nothing. */
 export function keyOf(row: Row, paths: readonly (readonly string[])[]): string | undefined {
   const values = paths.map((segments) => valueAt(row, segments));
-  return values.includes(null) ? undefined : values.map(textOf).join(' | ');
+  return values.includes(null) ? undefined : values.map((value) => textOf(value === 0 ? 0 : value)).join(' | ');
 }
 
 /** JSON that keeps the kinds of values apart. */
