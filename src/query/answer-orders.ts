@@ -13,6 +13,7 @@ import type { Datasets } from '../engine/port/engine.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { fitted } from './fit-query.ts';
+import { requireFittingValues } from './fitting-values.ts';
 import {
   frameHead,
   type MessageFrame,
@@ -127,6 +128,7 @@ class Reader {
         await dataset.buildIndex(work.spec);
         return { outcome: { kind: 'built' } };
       case 'change': {
+        await requireFittingValues(dataset, work.step);
         const limits = { timeoutMs: work.timeoutMs, principal: undefined };
         // The service has checked every one of these bytes.
         const counts = await dataset.change(work.step, bytes as Buffer as IpcFile, limits);

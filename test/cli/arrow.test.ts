@@ -75,6 +75,10 @@ test('--types makes narrow numbers and vectors, and refuses what does not fit', 
     /row 2, column "v": \[1\] is not float32\[2\]/,
   );
   assert.match(await refusal('[{"n":3000000000}]', '--types=n=int32'), /row 1, column "n": 3000000000 is not int32/);
+  for (const type of ['float32', 'float32[1]']) {
+    const value = type === 'float32' ? '1e39' : '[1e39]';
+    assert.match(await refusal(`[{"n":${value}}]`, `--types=n=${type}`), /row 1, column "n": .* is not float32/);
+  }
   assert.match(await refusal('[{"n":1}]', '--types=n=int9'), /--types: "n=int9" is not accepted/);
 });
 

@@ -96,7 +96,7 @@ function encodePresent(type: ColumnType, value: unknown, cell: Cell): unknown {
       return toInt64(value);
     case 'float32':
     case 'float64':
-      return typeof value === 'number' || typeof value === 'bigint' ? Number(value) : undefined;
+      return toFloat(type.kind, value);
     case 'utf8':
       return typeof value === 'string' ? value : JSON.stringify(value, showBigInt);
     case 'list':
@@ -111,6 +111,13 @@ function encodePresent(type: ColumnType, value: unknown, cell: Cell): unknown {
 function toInt64(value: unknown): bigint | undefined {
   if (typeof value === 'number') return Number.isSafeInteger(value) ? BigInt(value) : undefined;
   return typeof value === 'bigint' && BigInt.asIntN(64, value) === value ? value : undefined;
+}
+
+/** JSON has no infinity: one is a number that the type cannot hold. */
+function toFloat(kind: 'float32' | 'float64', value: unknown): number | undefined {
+  if (typeof value !== 'number' && typeof value !== 'bigint') return undefined;
+  const number = Number(value);
+  return Number.isFinite(kind === 'float32' ? Math.fround(number) : number) ? number : undefined;
 }
 
 const encodeList = (value: unknown, item: ColumnType, cell: Cell): readonly unknown[] | undefined =>
@@ -130,7 +137,9 @@ function encodeStruct(value: unknown, fields: ReadonlyMap<string, ColumnType>, c
 }
 
 const isVector = (value: unknown, length: number): boolean =>
-  Array.isArray(value) && value.length === length && value.every((element) => typeof element === 'number');
+  Array.isArray(value) &&
+  value.length === length &&
+  value.every((element) => typeof element === 'number' && toFloat('float32', element) !== undefined);
 
 const showType = (type: ColumnType): string => (type.kind === 'vector' ? `float32[${type.length}]` : type.kind);
 

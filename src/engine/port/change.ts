@@ -35,6 +35,8 @@ export interface UpdateStep {
 export interface NewValue {
   readonly column: string;
   readonly value: CheckedSql;
+  /** The value is the same in every row. */
+  readonly isConstant?: boolean;
 }
 
 interface NewColumn {

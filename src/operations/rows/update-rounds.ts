@@ -29,6 +29,12 @@ export function roundsOf(assignments: readonly NewValue[]): readonly (readonly N
   );
 }
 
+/** Whether an expression may say something else of one row than of another; `columns` are those of the table. */
+export function readsRow(expression: CheckedSql, columns: readonly string[]): boolean {
+  const names = namesIn(expression);
+  return columns.some((name) => names.has(folded(name))) || [...names].some((name) => name.startsWith('_row'));
+}
+
 /** First segments only: a column is set as a whole. */
 function namesIn(expression: CheckedSql): ReadonlySet<string> {
   const names = new Set<string>();

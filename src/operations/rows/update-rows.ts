@@ -2,12 +2,12 @@ import { formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schem
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
-import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
-import { roundsOf } from './update-rounds.ts';
+import { readsRow, roundsOf } from './update-rounds.ts';
 
 /** The new value of a column: an expression over the columns of the old row. */
 interface ColumnUpdate {
@@ -43,13 +43,25 @@ export const updateRows =
 
 /** Of a table with these columns. */
 export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Schema): FiledStep {
-  const set = updates.map(({ column, value }) => ({ column: columnOf(schema, column), value }));
+  const columns = schema.fields.map(({ name }) => name);
+  const set = updates.map(({ column, value }) => ({
+    column: columnOf(schema, column),
+    value: computed(value),
+    isConstant: !readsRow(value, columns),
+  }));
   const twice = set.find(({ column }, index) => set.findIndex((other) => other.column === column) < index);
   if (twice !== undefined) throw invalidInput(`updates: column ${twice.column} is given twice`);
   const [first = [], ...laterRounds] = roundsOf(set);
   const step = { kind: 'update', where, set: first, ...(laterRounds.length > 0 && { laterRounds }) } as const;
   return { step, file: undefined };
 }
+
+/**
+ * Of a list that is written out the engine makes NULL where its length or an element does not fit a fixed-size list; where it is
+ * computed the engine refuses that.
+ */
+const computed = (value: CheckedSql): CheckedSql =>
+  /^[(\s]*\[/.test(value) ? ownSql(`coalesce(${value}, NULL)`) : value;
 
 /** The engine updates whole columns only. */
 function columnOf(schema: Schema, text: string): string {

@@ -1,5 +1,6 @@
 /** Runs the steps of a change on a table of the engine's, which commits one version for each. */
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { shownCharacters } from '../../../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
 import { type ChangeStep, runsInReader } from '../../port/change.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
@@ -99,19 +100,35 @@ export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly 
     case 'overwrite':
       return { call: 'append', filter: '' };
     case 'update':
-      return { call: 'change', filter: 'the predicate or an expression of the updates' };
+      return {
+        call: 'change',
+        filter: `the predicate or the new value of ${namesOf(step.set.map(({ column }) => column))}`,
+      };
     case 'delete':
       return { call: 'change', filter: 'the predicate' };
     case 'add columns':
-      return { call: 'change', filter: 'an expression of the new columns' };
+      return {
+        call: 'change',
+        filter: `the expression of the new column ${namesOf(step.columns.map(({ name }) => name))}`,
+      };
     case 'alter columns':
-      return { call: 'change', filter: 'the data_type of a column' };
+      return { call: 'change', filter: `the data_type of ${namesOf(step.alterations.map(({ path }) => path))}` };
     case 'add null columns':
     case 'drop columns':
     case 'update field metadata':
     case 'drop index':
       return { call: 'change', filter: 'the request' };
   }
+}
+
+/** The engine does not say which of them it means. */
+function namesOf(columns: readonly string[]): string {
+  const [first, ...others] = columns.map((name) =>
+    name.length > shownCharacters ? `${name.slice(0, shownCharacters)}…` : name,
+  );
+  return others.length === 0
+    ? `${first}`
+    : `one of ${[first, ...others].slice(0, 10).join(', ')}${others.length > 9 ? ', …' : ''}`;
 }
 
 /** The engine does not say which of two filters it means. */

@@ -1,0 +1,179 @@
+/** Which numbers the type of a column can hold, where the engine's conversion does not ask. */
+import { bitAt, type ColumnData, isText } from '../arrow/column/column-data.ts';
+import { columnLayout, type DataType, type Field } from '../arrow/schema/schema.ts';
+
+/** Of the values of one batch. */
+type RangeCheck = (data: ColumnData) => (index: number) => boolean;
+
+/** undefined where every value that the engine converts from the one type to the other is in range. */
+export function rangeCheck(given: Field, target: Field): RangeCheck | undefined {
+  if (given.dictionary !== undefined || target.dictionary !== undefined) return undefined;
+  if (given.type.kind === 'struct') return structCheck(given, target);
+  const [to] = target.children;
+  if (isList(target.type) && to !== undefined) {
+    // Of a single value the engine makes a list.
+    return isList(given.type) ? listCheck(given, to) : rangeCheck(given, to);
+  }
+  const range = rangeOf(given.type, target.type);
+  return range && valueCheck(given, range);
+}
+
+const isList = ({ kind }: DataType): boolean => kind === 'list' || kind === 'large_list' || kind === 'fixed_size_list';
+
+/** Fields of one name belong together. */
+function structCheck(given: Field, target: Field): RangeCheck | undefined {
+  const checks = given.children.map((child) => {
+    const to = target.children.find(({ name }) => name === child.name);
+    return to && rangeCheck(child, to);
+  });
+  if (checks.every((check) => check === undefined)) return undefined;
+  return orNull((data) => {
+    const children = checks.flatMap((check, i) => (check === undefined ? [] : [check(data.children[i]!)]));
+    return (index) => children.every((isInRange) => isInRange(index));
+  });
+}
+
+function listCheck({ type, children: [element] }: Field, to: Field): RangeCheck | undefined {
+  const check = element && rangeCheck(element, to);
+  const size = type.kind === 'fixed_size_list' ? type.listSize : undefined;
+  return (
+    check &&
+    orNull(({ children: [elements], offsets }) => {
+      const isInRange = check(elements!);
+      return (index) => {
+        const [start, end] =
+          size === undefined ? [offsets[index]!, offsets[index + 1]!] : [index * size, (index + 1) * size];
+        for (let i = start; i < end; i++) if (!isInRange(i)) return false;
+        return true;
+      };
+    })
+  );
+}
+
+const orNull =
+  (check: RangeCheck): RangeCheck =>
+  (data) => {
+    const isInRange = check(data);
+    const { validity } = data;
+    return validity === undefined ? isInRange : (index) => !bitAt(validity, index) || isInRange(index);
+  };
+
+type Range = (value: number) => boolean;
+
+/** Half of the last step beyond the largest float of 16 bits. */
+const beyondHalf = 65_520;
+const secondsPerDay = 86_400;
+const perSecond = { s: 1, ms: 1e3, us: 1e6, ns: 1e9 } as const;
+
+/** Infinity and NaN go with every float. */
+function rangeOf(given: DataType, target: DataType): Range | undefined {
+  if (target.kind === 'time') {
+    if (given.kind !== 'int' && !isText(given)) return undefined;
+    const end = secondsPerDay * perSecond[target.unit];
+    return (value) => Number.isNaN(value) || (value >= 0 && value < end);
+  }
+  if (target.kind !== 'float' || target.bitWidth === 64) return undefined;
+  if (given.kind === 'float' && given.bitWidth <= target.bitWidth) return undefined;
+  return target.bitWidth === 16
+    ? (value) => !Number.isFinite(value) || Math.abs(value) < beyondHalf
+    : (value) => !Number.isFinite(value) || Number.isFinite(Math.fround(value));
+}
+
+function valueCheck(field: Field, isInRange: Range): RangeCheck | undefined {
+  const numbers = numbersOf(field);
+  if (numbers === undefined) return undefined;
+  return orNull((data) => {
+    const numberAt = numbers(data);
+    return (index) => isInRange(numberAt(index));
+  });
+}
+
+/** The values as numbers, perhaps rounded. */
+function numbersOf(field: Field): ((data: ColumnData) => (index: number) => number) | undefined {
+  const { type } = field;
+  switch (type.kind) {
+    case 'utf8':
+    case 'large_utf8':
+      return textNumbers;
+    case 'float':
+      return views(type.bitWidth === 32 ? Float32Array : Float64Array);
+    case 'decimal':
+      return decimalNumbers(type.bitWidth / 64, 10 ** type.scale);
+    case 'int':
+      return views(type.signed ? signedViews[type.bitWidth] : unsignedViews[type.bitWidth]);
+    case 'date':
+    case 'time':
+    case 'timestamp':
+    case 'duration':
+      return views(columnLayout(field).valueBits === 32 ? Int32Array : BigInt64Array);
+    default:
+      return undefined;
+  }
+}
+
+const signedViews = { 8: Int8Array, 16: Int16Array, 32: Int32Array, 64: BigInt64Array } as const;
+const unsignedViews = { 8: Uint8Array, 16: Uint16Array, 32: Uint32Array, 64: BigUint64Array } as const;
+
+interface View {
+  readonly BYTES_PER_ELEMENT: number;
+  new (buffer: ArrayBufferLike, byteOffset: number, length: number): ArrayLike<number | bigint>;
+}
+
+const viewOf = (View: View, { bytes }: ColumnData): ArrayLike<number | bigint> =>
+  new View(bytes.buffer, bytes.byteOffset, Math.floor(bytes.length / View.BYTES_PER_ELEMENT));
+
+const views = (View: View) => (data: ColumnData) => {
+  const values = viewOf(View, data);
+  return (index: number): number => Number(values[index]);
+};
+
+const decimalNumbers = (words: number, divisor: number) => (data: ColumnData) => {
+  const lower = viewOf(BigUint64Array, data);
+  const upper = viewOf(BigInt64Array, data);
+  return (index: number): number => {
+    let value = Number(upper[(index + 1) * words - 1]);
+    for (let word = words - 2; word >= 0; word--) value = value * 2 ** 64 + Number(lower[index * words + word]);
+    return value / divisor;
+  };
+};
+
+/** NaN of what is no number in digits: a date, a time of day, `inf`. */
+const textNumbers = ({ bytes, offsets }: ColumnData) => {
+  const texts = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  return (index: number): number => {
+    const text = texts.toString('latin1', offsets[index], offsets[index + 1]);
+    if (!/^[+-]?[\d.]/.test(text)) return Number.NaN;
+    return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, Number(text)));
+  };
+};
+
+/** A type in Lance's dialect as far as a number in it has a range: of others nothing is asked. */
+export function lanceType(dataType: string): Pick<Field, 'type' | 'children'> {
+  const { type, length = 0, fields = [] } = JSON.parse(dataType) as LanceType;
+  const children = fields.map((field) => ({
+    ...plainField,
+    name: field.name,
+    ...lanceType(JSON.stringify(field.type)),
+  }));
+  switch (type) {
+    case 'halffloat':
+    case 'float':
+      return { type: { kind: 'float', bitWidth: type === 'float' ? 32 : 16 }, children };
+    case 'list':
+    case 'large_list':
+    case 'struct':
+      return { type: { kind: type }, children };
+    case 'fixed_size_list':
+      return { type: { kind: type, listSize: length }, children };
+    default:
+      return { type: { kind: 'null' }, children };
+  }
+}
+
+interface LanceType {
+  readonly type: string;
+  readonly length?: number;
+  readonly fields?: readonly { readonly name: string; readonly type: LanceType }[];
+}
+
+const plainField = { nullable: true, dictionary: undefined, metadata: new Map<string, string>() };

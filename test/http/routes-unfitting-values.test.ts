@@ -1,0 +1,156 @@
+/** New values that do not fit their columns are refused, and the rows stay as they are. */
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import {
+  type DataType,
+  Field,
+  FixedSizeList,
+  Float16,
+  Float32,
+  Float64,
+  Int64,
+  List,
+  Struct,
+  Time,
+  TimeUnit,
+  Uint8,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import type { TestService } from '#test/fixtures/service.ts';
+import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { part, transact } from './multipart-body.ts';
+import { type Row, storedRows, stream } from './rows.ts';
+
+const item = (type: DataType): Field => new Field('item', type, true);
+const vectorOf = (type: DataType): DataType => new FixedSizeList(2, item(type));
+const twice = (value: unknown, type: DataType) => vectorFromArray([value, value], type);
+const struct = new Struct([new Field('a', new Uint8(), true), new Field('t', new Utf8(), true)]);
+
+const columns = {
+  id: [1, 2],
+  tiny: twice(1, new Uint8()),
+  half: twice(1, new Float16()),
+  single: twice(1, new Float32()),
+  double: twice(1e300, new Float64()),
+  time: twice(1n, new Time(TimeUnit.MICROSECOND, 64)),
+  vector: twice([1, 2], vectorOf(new Float32())),
+  halves: twice([1, 2], vectorOf(new Float16())),
+  bytes: twice([1, 2], vectorOf(new Uint8())),
+  list: twice([1], new List(item(new Uint8()))),
+  wide: twice([1n, 300n], vectorOf(new Int64())),
+  pair: twice({ a: 1, t: 'x' }, struct),
+  pairs: twice([{ a: 1, t: 'x' }], new List(item(struct))),
+};
+
+/** The column, and an expression that does not fit it. */
+const unfitting: readonly (readonly [string, string])[] = [
+  ['vector', '[1]'],
+  ['vector', '((([1, 2, 3])))'],
+  ['vector', '[]'],
+  ['vector', "['a', '2']"],
+  ['vector', '[1, 1e39]'],
+  ['vector', 'make_array(double, 1)'],
+  ['halves', '[1]'],
+  ['halves', '[1, 70000]'],
+  ['bytes', '[1, 300]'],
+  ['bytes', '[-1, 2]'],
+  ['bytes', "['1', 'x']"],
+  ['bytes', 'wide'],
+  ['list', '[1, 300]'],
+  ['tiny', '300'],
+  ['tiny', 'id - 2'],
+  ['half', 'id + 70000'],
+  ['single', '1e39'],
+  ['single', "'1e39'"],
+  ['single', 'double'],
+  ['time', '-1'],
+  ['time', "'-1'"],
+  ['pair', "named_struct('t', 'y')"],
+  ['pair', "named_struct('a', 1, 't', 'y', 'more', 2)"],
+  ['pair', "named_struct('a', 300, 't', 'y')"],
+  ['pairs', "make_array(named_struct('a', 1))"],
+];
+
+describe('a value that does not fit its column is refused, and never NULL in its place', () => {
+  const later = afterSuite();
+  let service: TestService;
+  let rows: readonly Row[];
+  before(async () => {
+    service = await startCheckedService(later);
+    succeeded(await service.post('/v1/table/t/create', stream(columns)));
+    rows = await storedRows(service, 't');
+  });
+
+  test('in an update, which names the column and shows no value (P12)', async () => {
+    for (const [column, value] of unfitting) {
+      const answer = await service.post('/v1/table/t/update', { predicate: 'id = 1', updates: [[column, value]] });
+      refused(answer, 400, 13, new RegExp(`^\\D*\\b${column}\\b\\D*$`));
+    }
+    assert.deepEqual(await storedRows(service, 't'), rows);
+  });
+
+  test('in an update that is a step of several, and in one of several columns', async () => {
+    for (const [column, value] of unfitting.slice(0, 12)) {
+      const update = { operation: 'update', updates: [[column, value]] };
+      refused(
+        await transact(service, 't', [part('first', { operation: 'delete', predicate: 'id = 2' }), part('u', update)]),
+        400,
+        13,
+        /^operation u: /,
+      );
+    }
+    const updates = [
+      ['tiny', '2'],
+      ['half', 'tiny + 70000'],
+      ['vector', '[1, 2]'],
+    ];
+    refused(await service.post('/v1/table/t/update', { updates }), 400, 13, /half/);
+    assert.deepEqual(await storedRows(service, 't'), rows);
+  });
+
+  test('where a column gets another type, also one inside a list', async () => {
+    const alter = (path: string, type: object) =>
+      service.post('/v1/table/t/alter_columns', { alterations: [{ path, data_type: type }] });
+    const vectors = (type: string) => ({
+      type: 'fixed_size_list',
+      length: 2,
+      fields: [{ name: 'item', type: { type } }],
+    });
+    for (const [path, type] of [
+      ['double', { type: 'float' }],
+      ['double', { type: 'halffloat' }],
+      ['wide', vectors('uint8')],
+    ] as const) {
+      refused(await alter(path, type), 400, 13, new RegExp(`\\b${path}\\b`));
+    }
+    assert.deepEqual(await storedRows(service, 't'), rows);
+  });
+
+  test('a NULL that the expression means is stored', async () => {
+    succeeded(await service.post('/v1/table/null/create', stream(columns)));
+    const updates = [
+      ['vector', 'NULL'],
+      ['halves', '[NULL, 2.5]'],
+      ['single', "nullif('1', '1')"],
+      ['tiny', "try_cast('x' AS INT)"],
+      ['half', "'inf'"],
+      ['pair', "named_struct('t', 'y', 'a', NULL)"],
+    ];
+    succeeded(await service.post('/v1/table/null/update', { predicate: 'id = 1', updates }));
+    const [row] = await storedRows(service, 'null');
+    const { vector, halves, single, tiny, half, pair } = row!;
+    assert.deepEqual(
+      { vector, halves, single, tiny, pair },
+      {
+        vector: null,
+        halves: [null, 2.5],
+        single: null,
+        tiny: null,
+        pair: { a: null, t: 'y' },
+      },
+    );
+    assert.equal(half, null, 'infinity has no JSON');
+  });
+});
