@@ -53,6 +53,8 @@ export interface ReplicaCatalog {
 export interface OwnerCatalog {
   /** undefined where no living replica owns the name, or one that leaves was given it and has not claimed it. */
   findOwner(ref: TableRef): Promise<NameOwner | undefined>;
+  /** Whether a table or a create has the name. */
+  isTaken(ref: TableRef): Promise<boolean>;
   /** The claim, or the owner that it failed for: another living replica. Also succeeds where the replica owns the name. */
   claimName(ref: TableRef, replica: string): Promise<Claim | NameOwner>;
   /** Whether the replica owns the name in this epoch, by a lease that has not expired. */

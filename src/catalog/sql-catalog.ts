@@ -266,6 +266,7 @@ const storageRootCatalog = (session: SqlSession, engine: owners.OwnerSql): Stora
 
 const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalog => ({
   findOwner: (ref) => session.read((db) => owners.findOwner(db, engine, ref)),
+  isTaken: (ref) => session.read((db) => owners.isTaken(db, ref)),
   claimName: (ref, replica) => session.transact((db) => owners.claimName(db, engine, ref, replica)),
   isOwner: (name, replica) => session.read((db) => owners.isOwner(db, engine, name, replica)),
   releaseName: (name, replica, isSettled, successor) =>

@@ -40,6 +40,8 @@ interface ArrowRoute<Operation, Query extends TProperties, Parameters> {
   /** The JSON that is sent. */
   readonly answers: TSchema;
   readonly body: 'arrow-whole' | 'arrow-chunks';
+  /** As of `PreparedRequest`. */
+  readonly makesTable?: true;
   /** What the query says; read, and refused, before the body. */
   parameters(input: RouteInput<Extract<keyof Query, string>>, branch: BranchName | undefined): Parameters;
   /** `mode` of the audit record. */
@@ -83,6 +85,7 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
         body: route.body,
         table,
         owned: table,
+        makesTable: route.makesTable,
         answer: async (upload) => {
           const { source, idempotency } = openBody(upload, key);
           try {

@@ -11,6 +11,7 @@ import { BodyReader, Version } from '../wire/json-body.ts';
 import { jsonDescription } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
 import {
+  type AllowedRequest,
   type Answer,
   type Everywhere,
   jsonAnswer,
@@ -56,6 +57,8 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly keyedBy?: KeyedBy;
   /** Only the owner of its table can answer it, as all that write. */
   readonly needsOwner?: true;
+  /** As of `PreparedRequest`. */
+  readonly makesTable?: true;
   readonly everywhere?: Everywhere;
   /** Facts of the body for the audit record. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
@@ -84,7 +87,7 @@ export const Nothing = Type.Object({});
  * The policy decides before the body is read, but for routes that know branches. There the body names the branch, and a question
  * about main first would lock out a principal that may work on a branch only. Such a route reads the body (bounded) of anyone with
  * a valid credential, and asks before it looks up anything; so a client that is refused has learned only whether its JSON is
- * well-formed.
+ * well-formed. No other replica is asked for such a request before.
  */
 export function jsonRoute<Operation, Target, Body extends TObject, Value, Query extends TProperties = NoQuery>(
   make: Offer<Operation>['make'],
@@ -112,15 +115,21 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
         refuseBranch(inQuery);
         authorize(input, route.action, resource, [undefined]);
       }
+      const ask = async (upload: Upload): Promise<AllowedRequest> => {
+        const { text, body, branch } = await readBody(route, bodies, { input, target, inQuery, upload });
+        const answer = async (): Promise<Answer> => {
+          const idempotency = keyedBy && repeatOf(input.headers, `${path} ${text}`, keyedBy);
+          return render(await route.answer(operation, { target, body, branch, delimiter, idempotency }, input));
+        };
+        return { text, answer };
+      };
       return {
         body: 'json',
         owned: needsOwner && resource?.kind === 'table' ? resource.table : undefined,
+        makesTable: route.makesTable,
         everywhere: route.everywhere,
-        answer: async (upload) => {
-          const { text, body, branch } = await readBody(route, bodies, { input, target, inQuery, upload });
-          const idempotency = keyedBy && repeatOf(input.headers, `${path} ${text}`, keyedBy);
-          return render(await route.answer(operation, { target, body, branch, delimiter, idempotency }, input));
-        },
+        ask: route.branches && ask,
+        answer: async (upload) => (await ask(upload)).answer(),
       };
     },
   });

@@ -4,7 +4,7 @@
  * 1. `receive`: it waits for the answers to earlier requests of its connection. A full service refuses a write here.
  * 2. The router finds its route, and `open` makes its context.
  * 3. `prepare`: its head is checked, its principal authenticated, path and query are parsed and authorised (`Route.prepare`), and
- *    it is admitted. All this before one byte of its body is read.
+ *    it is admitted, or the replica is found that is to admit it. All this before one byte of its body is read.
  * 4. `RequestContext.handler`: the route reads the body and answers.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -20,11 +20,12 @@ import { contentDecoder, decoderBytes } from './body/content-decoder.ts';
 import { MultipartUpload } from './body/multipart-upload.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
 import { announcesBody, declaredBytes } from './body/request-body.ts';
+import { withText } from './forwarding/forwarding.ts';
 import type { OtherReplica } from './forwarding/replica-hop.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
 import { ClientAddresses, credentialsIn, requireFewHeaders, requireHost } from './request-head.ts';
-import type { Answer, BodyKind, PreparedRequest, Route, Upload } from './route.ts';
+import type { AllowedRequest, Answer, BodyKind, PreparedRequest, Route, Upload } from './route.ts';
 
 /** A request that is allowed. */
 interface ReadyRequest {
@@ -102,22 +103,37 @@ export class RequestPipeline {
     const prepared = route.prepare(input);
     this.#requireLength(raw, prepared.body);
     const request = { context, principal, prepared, reservation, signal: input.scope.signal };
-    const owner = prepared.owned && (await this.#deps.forwarding?.elsewhere(prepared.owned, principal));
+    const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined;
+    const owner = isAllowed ? await this.#deps.forwarding?.elsewhere(prepared, principal) : undefined;
     context.handler = owner === undefined ? this.#answersHere(request) : this.#answersElsewhere(request, owner);
   }
 
   /** Asks the other replicas too, where each knows a part of the answer. */
-  #answer({ context, principal, prepared, signal }: ReadyRequest, upload: Upload): Promise<Answer> {
+  #answer(request: ReadyRequest, upload: Upload): Promise<Answer> {
+    const { context, principal, prepared, signal } = request;
     const { forwarding } = this.#deps;
-    const { everywhere } = prepared;
-    if (everywhere === undefined || forwarding === undefined || principal.vouchedBy !== undefined) {
-      return prepared.answer(upload);
-    }
+    const { everywhere, ask } = prepared;
+    if (forwarding === undefined || principal.vouchedBy !== undefined) return prepared.answer(upload);
+    if (ask !== undefined && prepared.owned !== undefined) return this.#answerAllowed(request, ask(upload), forwarding);
+    if (everywhere === undefined) return prepared.answer(upload);
     const text = upload.text();
     return everywhere(
       () => prepared.answer({ ...upload, text: () => text }),
       async () => forwarding.askOthers({ ...headOf(context), principal, signal }, await text),
     );
+  }
+
+  /** A request whose body the policy had to be asked about, and which no other replica has heard of. */
+  async #answerAllowed(
+    { context, principal, prepared, signal }: ReadyRequest,
+    asking: Promise<AllowedRequest>,
+    forwarding: NonNullable<HttpDeps['forwarding']>,
+  ): Promise<Answer> {
+    const { text, answer } = await asking;
+    const owner = await forwarding.elsewhere(prepared, principal);
+    if (owner === undefined) return answer();
+    const forwarded = withText({ ...headOf(context), principal, signal }, text);
+    return (await forwarding.forward(forwarded, prepared, owner)) ?? answer();
   }
 
   /** Admits the request, and returns what answers it. */
@@ -143,7 +159,7 @@ export class RequestPipeline {
     return async () => {
       const sentBody = announcesBody(raw) ? body.read(signal, false) : undefined;
       const forwarded = { ...headOf(context), body: sentBody, principal, signal };
-      const answer = await this.#deps.forwarding!.forward(forwarded, prepared.owned!, owner);
+      const answer = await this.#deps.forwarding!.forward(forwarded, prepared, owner);
       return answer ?? this.#answersHere({ ...request, reservation: undefined })();
     };
   }

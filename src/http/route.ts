@@ -81,9 +81,19 @@ export interface PreparedRequest {
   readonly table?: TableRef;
   /** Only the replica that owns this table can answer. */
   readonly owned?: TableRef | undefined;
+  /** It makes a table of the name that it needs the owner of; other requests find none where nothing has the name. */
+  readonly makesTable?: boolean | undefined;
+  /** Where the body decides what the policy is asked: reads it, asks, and returns what answers. `PermissionDenied`. */
+  readonly ask?: ((upload: Upload) => Promise<AllowedRequest>) | undefined;
   /** Each replica knows a part of the answer. */
   readonly everywhere?: Everywhere | undefined;
   answer(upload: Upload): Promise<Answer>;
+}
+
+/** A request that the policy has allowed, with its body. */
+export interface AllowedRequest {
+  readonly text: string;
+  answer(): Promise<Answer>;
 }
 
 /** Makes one answer of what this replica says, or refuses, and what the others say: only those that can be reached. */

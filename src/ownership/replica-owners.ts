@@ -102,12 +102,14 @@ export class ReplicaOwners implements TableOwners {
     return this.#lease.replicas.filter(({ id }) => id !== this.#id);
   }
 
-  async ownerOf(table: TableRef, { mustClaim, isRepeated = false }: OwnerQuestion): Promise<Owner> {
+  async ownerOf(table: TableRef, question: OwnerQuestion): Promise<Owner> {
+    const { mustClaim, mustExist = false, isRepeated = false } = question;
     const known = await this.#known(table, isRepeated);
     if (known !== undefined) return known;
     const owner = await this.#deps.catalog.findOwner(table);
     if (owner?.id === this.#id) return this.#claim(table); // another replica has given the name to this one
     if (owner !== undefined) return this.#believe(table, owner);
+    if (mustExist && !(await this.#deps.catalog.isTaken(table))) return self;
     const chosen = chosenFor(table, this.#lease.replicas);
     const claimsHere = chosen?.id === this.#id || mustClaim || isRepeated;
     if (!claimsHere && chosen !== undefined) return asReplica(chosen);

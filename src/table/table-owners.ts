@@ -18,14 +18,16 @@ export type Owner = { readonly kind: 'self' } | (ReplicaAddress & { readonly kin
 export interface OwnerQuestion {
   /** The request was forwarded to this replica, so it claims the name where no replica owns it. */
   readonly mustClaim: boolean;
+  /** The request makes no table of the name: where nothing has the name, nothing is claimed, and this process says so. */
+  readonly mustExist?: boolean;
   /** The last answer led to a replica that does not own the name or cannot be reached, so the catalog is asked again. */
   readonly isRepeated?: boolean;
 }
 
 export interface FindsOwner {
   /**
-   * Who may write to the table now. `self` once this process has claimed the name and undone what its last owner left. A replica
-   * that is named may not own the name yet: it is the one that should claim it. `SlowDown` where that cannot be known now.
+   * Who may write to the table now. `self` once this process has claimed the name and undone what its last owner left, or where
+   * nothing has a name that must exist. To be asked for requests that the policy allows: a claim takes a row. A replica that is named may not own the name yet: it is the one that should claim it. `SlowDown` where that cannot be known now.
    */
   ownerOf(table: TableRef, question: OwnerQuestion): Promise<Owner>;
 }

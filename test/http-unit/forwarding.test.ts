@@ -57,6 +57,41 @@ test('a forwarded refusal keeps its status, its body and Retry-After', async () 
   assert.equal((json as { error: string }).error, 'too many');
 });
 
+test('what the policy refuses is neither claimed nor forwarded, whatever names its branch (P9)', async () => {
+  await using replicas = new Replicas();
+  const first = await replicas.start('first', { allows: () => false });
+  const second = await replicas.start('second');
+  replicas.owns('second', second, 'first');
+  const bodies = {
+    '/v1/table/users/update': { updates: [['a', '1']] },
+    '/v1/table/users/delete': { predicate: 'a = 1' },
+    '/v1/table/users/drop_columns': { columns: ['a'], branch: 'b' },
+    '/v1/table/users/restore': { version: 1 },
+    '/v1/table/users/branches/create': { name: 'b' },
+    '/v1/table/users/tags/create': { tag: 't', version: 1 },
+    '/v1/table/users/create_index': { column: 'a', index_type: 'BTREE' },
+    '/v1/table/users/drop': {},
+  };
+  for (const [path, body] of Object.entries(bodies)) {
+    assert.equal((await ask(first, path, { body })).status, 403, path);
+  }
+  assert.equal((await upload(first, mergePath)).status, 403);
+  assert.deepEqual(replicas.askedForOwner, []);
+});
+
+test('a change whose body names the branch reaches the owner as it was sent', async () => {
+  const { replicas, first, second } = await twoReplicas();
+  await using _ = replicas;
+  const body = gzipSync(JSON.stringify({ predicate: "a = 'é'", branch: 'b' }));
+  const { status } = await ask(first, '/v1/table/users/delete', { body, headers: { 'content-encoding': 'gzip' } });
+  assert.equal(status, 200);
+  assert.deepEqual(first.asked, []);
+  assert.equal(second.asked.length, 1);
+  const [{ command }] = second.asked as unknown as [{ command: { branch: string } }];
+  assert.equal(command.branch, 'b');
+  assert.deepEqual(replicas.askedForOwner, ['first', 'second']);
+});
+
 test('reads are answered where they arrive (P11)', async () => {
   const { replicas, first, second } = await twoReplicas();
   await using _ = replicas;

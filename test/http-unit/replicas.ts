@@ -15,6 +15,8 @@ export class Replicas implements AsyncDisposable {
   #keys: string | undefined;
   readonly #opened = new AsyncDisposableStack();
   owner: Record<string, Owner> = {};
+  /** Which replicas have asked who the owner of a table is: that may claim the name. */
+  readonly askedForOwner: string[] = [];
   readonly addresses: Record<string, OtherReplica> = {};
 
   async start(id: string, options: TestOptions = {}): Promise<TestService> {
@@ -26,7 +28,10 @@ export class Replicas implements AsyncDisposable {
       logger: silentLogger,
     });
     const owners = {
-      ownerOf: async () => this.owner[id] ?? self,
+      ownerOf: async () => {
+        this.askedForOwner.push(id);
+        return this.owner[id] ?? self;
+      },
     };
     const others = () => Object.values(this.addresses).filter((replica) => replica.id !== id);
     const forwarding = new Forwarding({ owners, others, hop, clock });

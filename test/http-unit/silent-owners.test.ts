@@ -198,7 +198,7 @@ test('that a living owner is not reached the client learns within seconds, and n
   const ownerOf = async () => ({ kind: 'replica', ...owner }) as const;
   const forwarding = new Forwarding({ owners: { ownerOf }, others: () => [owner], hop, clock });
   const { request, read } = merge();
-  const refused = assert.rejects(forwarding.forward(request, table('users'), owner), {
+  const refused = assert.rejects(forwarding.forward(request, { owned: table('users') }, owner), {
     kind: 'SlowDown',
     message: /nothing was written/,
     retryAfterSeconds: 1,
@@ -245,7 +245,7 @@ test('an owner that is gone is asked for again past its lease, and the next one 
   };
   const others = () => [gone('first'), gone('next')];
   const forwarding = new Forwarding({ owners: { ownerOf }, others, hop, clock });
-  const answer = await settled(forwarding.forward(merge().request, table('users'), gone('first')), clock);
+  const answer = await settled(forwarding.forward(merge().request, { owned: table('users') }, gone('first')), clock);
   assert.equal(answer, undefined, 'this replica is to answer');
 });
 
@@ -257,12 +257,12 @@ test('the second try uses no kept connection, of which more may lead nowhere by 
     await until(() => connections.every(({ received }) => received.endsWith(heard)));
     for (const { socket } of connections) socket.write(said);
   };
-  const both = [1, 2].map(() => forwarding.forward(merge().request, table('users'), owner));
+  const both = [1, 2].map(() => forwarding.forward(merge().request, { owned: table('users') }, owner));
   await until(() => sockets.length === 2);
   await sayTo(sockets, '\r\n\r\n', goOn);
   await sayTo(sockets, 'abc', done);
   await Promise.all(both);
-  const third = forwarding.forward(merge().request, table('users'), owner);
+  const third = forwarding.forward(merge().request, { owned: table('users') }, owner);
   await until(() => sockets.some(({ received }) => received.endsWith('\r\n\r\n')));
   withinHalves(clock, 3_000);
   await until(() => clock.waiting.includes(50));

@@ -1,6 +1,9 @@
 /** What a work has that needs the names of several tables, some of which other replicas own. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { RequestScope } from '#src/kernel/request-scope.ts';
+import { type CreateVersionCommand, createVersions } from '#src/operations/tables/create-version.ts';
+import { TableAccess } from '#src/table/table-access.ts';
 import { table } from '#test/contract/catalog/fixtures.ts';
 import { cluster, forwarded, type Joined, ownerOf, refusalOf, turns } from './joined-replicas.ts';
 
@@ -16,6 +19,16 @@ test('a work that needs a name of another replica gets it from there', async (t)
   await acquired;
   assert.deepEqual([b.owners.isOwn(table('t')), b.owners.isOwn(table('free'))], [true, true]);
   assert.deepEqual([a.did, b.did], [['hands over t'], []]);
+});
+
+test('versions that are proposed of a table that is not there claim nothing (P7)', async (t) => {
+  const { join } = await cluster(t);
+  const { owners, catalog } = await join('a');
+  const access = new TableAccess(catalog, ...([] as unknown as [never, never, never]));
+  const command = { table: table('ghost') } as CreateVersionCommand;
+  const made = createVersions({ access, owners } as never)([command], {} as RequestScope);
+  assert.equal(await refusalOf(made), 'TableNotFound');
+  assert.equal(owners.isOwn(command.table), false);
 });
 
 test('two works that each own what the other needs are done one after the other, with all of it', async (t) => {

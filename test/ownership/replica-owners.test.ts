@@ -51,6 +51,22 @@ test('a name that nobody owns is claimed by the replica that a request was forwa
   assert.equal(await ownerOf(other === a ? b : a, free), other.id);
 });
 
+test('nothing is claimed of a name that nothing has, save for what makes a table of it (P7)', async (t) => {
+  const { join } = await cluster(t);
+  const [a, b] = [await join('a'), await join('b')];
+  const [ghost, real] = [table('ghost'), table('real')];
+  const existing = { mustClaim: false, mustExist: true };
+  for (const replica of [a, b]) {
+    assert.equal(await ownerOf(replica, ghost, existing), replica.id, 'each says itself that there is none');
+    assert.equal(await ownerOf(replica, ghost, { ...existing, mustClaim: true }), replica.id);
+  }
+  assert.deepEqual([...(await a.catalog.countNames())], []);
+  const maker = (await ownerOf(a, real)) === 'a' ? a : b;
+  await maker.declare(real);
+  for (const replica of [a, b]) assert.equal(await ownerOf(replica, real, existing), maker.id);
+  assert.deepEqual([...(await a.catalog.countNames())], [[maker.id, 1]]);
+});
+
 test('a killed owner is replaced within five seconds, and what it left is undone', async (t) => {
   const { join, pass, frozen } = await cluster(t);
   const [a, b] = [await join('a'), await join('b')];

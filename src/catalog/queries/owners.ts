@@ -160,6 +160,15 @@ const isUnused = ({ and, not, exists, selectFrom, ref }: ExpressionBuilder<Catal
     ),
   ]);
 
+/** Whether a table or a create has the name. Creates are looked at first: one may be published in between. */
+export async function isTaken(db: CatalogDb, ref: TableRef): Promise<boolean> {
+  const path = tablePathOf(ref);
+  const creation = await db.selectFrom('creations').select('path').where('path', '=', path).executeTakeFirst();
+  if (creation !== undefined) return true;
+  const table = await db.selectFrom('tables').select('path').where('path', '=', path).executeTakeFirst();
+  return table !== undefined;
+}
+
 /** Forgets names that nothing has, and that no replica has claimed since their last owner left nothing to undo. */
 export async function forgetUnusedNames(db: CatalogDb): Promise<void> {
   await db.deleteFrom('table_owners').where('is_settled', '=', 1).where(isUnused).execute();

@@ -2,10 +2,9 @@
 import { Readable } from 'node:stream';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { TableRef } from '../../kernel/ids.ts';
 import { onAbort, type Principal } from '../../kernel/request-scope.ts';
 import type { FindsOwner } from '../../table/table-owners.ts';
-import type { ForwardedAnswer } from '../route.ts';
+import type { ForwardedAnswer, PreparedRequest } from '../route.ts';
 import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
 
 interface ForwardingDeps {
@@ -15,6 +14,8 @@ interface ForwardingDeps {
   readonly hop: Pick<ReplicaHop, 'forward'>;
   readonly clock: Clock;
 }
+
+type NeedsOwner = Pick<PreparedRequest, 'owned' | 'makesTable'>;
 
 /** A table changes hands within a few of these, where its owner hands it over. */
 const askAgainAfterMs = 50;
@@ -32,10 +33,19 @@ export class Forwarding {
     this.#deps = deps;
   }
 
-  /** The replica that is to answer; undefined for this one. `NotOwner` for a request that another replica has sent. */
-  async elsewhere(table: TableRef, principal: Principal, isRepeated = false): Promise<OtherReplica | undefined> {
+  /**
+   * The replica that is to answer; undefined for this one. To be called once the policy has allowed the request, since what is asked
+   * for may be claimed. `NotOwner` for a request that another replica has sent.
+   */
+  async elsewhere(
+    { owned, makesTable = false }: NeedsOwner,
+    principal: Principal,
+    isRepeated = false,
+  ): Promise<OtherReplica | undefined> {
+    if (owned === undefined) return undefined;
     const isForwarded = principal.vouchedBy !== undefined;
-    const owner = await this.#deps.owners.ownerOf(table, { mustClaim: isForwarded, isRepeated });
+    const question = { mustClaim: isForwarded, mustExist: !makesTable, isRepeated };
+    const owner = await this.#deps.owners.ownerOf(owned, question);
     if (owner.kind === 'self') return undefined;
     if (isForwarded) throw new LancegateError('NotOwner', 'another replica owns the table; nothing was written');
     return owner;
@@ -46,7 +56,11 @@ export class Forwarding {
    * another replica has the table or the request's time has run out; `SlowDown` where the same one is the owner past its lease.
    * Throws as `ReplicaHop.forward`, but for `NotTaken`.
    */
-  async forward(request: ForwardedRequest, table: TableRef, first: OtherReplica): Promise<ForwardedAnswer | undefined> {
+  async forward(
+    request: ForwardedRequest,
+    needed: NeedsOwner,
+    first: OtherReplica,
+  ): Promise<ForwardedAnswer | undefined> {
     const { clock } = this.#deps;
     let owner = first;
     let sinceMs = clock.nowMs();
@@ -54,7 +68,7 @@ export class Forwarding {
       const answer = await this.#ask({ ...request, isRepeated }, owner);
       if (!(answer instanceof NotTaken)) return answer;
       await this.#wait(request.signal);
-      const next = await this.elsewhere(table, request.principal, true);
+      const next = await this.elsewhere(needed, request.principal, true);
       if (next === undefined) return undefined;
       if (next.id !== owner.id) sinceMs = clock.nowMs();
       else if (clock.nowMs() - sinceMs >= notReachedAfterMs) throw notReached(answer);
@@ -71,14 +85,11 @@ export class Forwarding {
 
   /** What the other replicas answer to a request with this body, but for those that cannot be reached, or do not answer soon. */
   async askOthers(request: Omit<ForwardedRequest, 'body'>, body: string): Promise<readonly ForwardedAnswer[]> {
-    const bytes = Buffer.from(body);
-    const rawHeaders = withoutCoding(request.rawHeaders);
     const late = new AbortController();
     const cancel = this.#deps.clock.schedule(lookUpWithinMs, () => late.abort(new Error('no answer in time')));
     const signal = AbortSignal.any([request.signal, late.signal]);
     const asked = this.#deps.others().map((replica) => {
-      const sent = { ...request, signal, rawHeaders, body: bytes.length === 0 ? undefined : Readable.from([bytes]) };
-      return this.#deps.hop.forward(sent, replica).catch(() => undefined); // compensated: it has nothing to say
+      return this.#deps.hop.forward(withText({ ...request, signal }, body), replica).catch(() => undefined); // compensated: it has nothing to say
     });
     return (await Promise.all(asked).finally(cancel)).filter((answer) => answer !== undefined);
   }
@@ -117,9 +128,15 @@ export class Forwarding {
   }
 }
 
-/** Of a body that was decoded. */
-const withoutCoding = (rawHeaders: readonly string[]): readonly string[] =>
-  rawHeaders.filter((_, at) => !/^content-(encoding|length)$/i.test(rawHeaders[at - (at % 2)]!));
+/** With a body that was received and decoded; none if it is empty. */
+export function withText(request: Omit<ForwardedRequest, 'body'>, text: string): ForwardedRequest {
+  const bytes = Buffer.from(text);
+  const isOfBody = (name: string): boolean => /^content-(encoding|length)$/i.test(name);
+  const rawHeaders = request.rawHeaders.filter((_, at, all) => !isOfBody(all[at - (at % 2)]!));
+  if (bytes.length === 0) return { ...request, rawHeaders, body: undefined };
+  rawHeaders.push('content-length', String(bytes.length));
+  return { ...request, rawHeaders, body: Readable.from([bytes]) };
+}
 
 const notReached = (cause: unknown): LancegateError =>
   new LancegateError('SlowDown', 'the replica that owns the table cannot be reached; nothing was written', {

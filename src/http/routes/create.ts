@@ -22,6 +22,7 @@ export const createTableRoute = arrowRoute(createTable, {
   query: createParameters,
   answers: CreatedTable,
   body: 'arrow-chunks',
+  makesTable: true,
   parameters: ({ query }, branch) => {
     refuseBranch(branch);
     return readCreateParameters(query);

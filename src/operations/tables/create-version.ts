@@ -49,6 +49,7 @@ export const createVersions =
     const [first, ...others] = commands;
     if (first === undefined) return undefined;
     if (others.length > 0) throw notAsOne();
+    await deps.access.findCreated(first.table); // nothing is claimed of what is not there
     using _table = await owners.acquire([first.table]);
     return await createVersion(deps)(first, scope);
   };
