@@ -33,6 +33,7 @@ import { startOperations } from './operations/operations.ts';
 import { IndexBuilders } from './query/index-builders.ts';
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
+import { ResultSpools } from './query/result-spool.ts';
 import { openState, type StoredState } from './stored-state.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
@@ -65,7 +66,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   // Before the server, so that it is closed after the last request.
   const audit = await openAudit(start);
   const readers = openReaders(start);
-  const queries = new ReaderQueries(readers, clock, mergeBytesUnder(config));
+  const queries = new ReaderQueries(readers, openSpools(start), clock, mergeBytesUnder(config));
   const engine = await openEngine(start, state, queries);
   const { deps, close: closeOperations } = await startOperations({
     ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, clock },
@@ -273,6 +274,9 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
     idleMs: 60_000,
   });
 }
+
+const openSpools = ({ config, folder }: Start): ResultSpools =>
+  new ResultSpools({ folder: folder.scratchFolder, mostBytes: 2 ** 30, principalShare: config.principalShare });
 
 async function openEngine(start: Start, state: StoredState, readerChanges: ReaderChanges): Promise<LanceEngine> {
   const { config, folder, opened } = start;

@@ -13,7 +13,7 @@ interface FairQueueLimits {
 }
 
 /** A request for a slot. No kind of work has more than three quarters of the slots, so each kind gets some. */
-interface Seeker {
+export interface Seeker {
   readonly principal: string;
   readonly work: string;
 }
@@ -59,6 +59,15 @@ export class FairQueue {
     return refusal === undefined ? this.#wait(seeker, signal) : Promise.reject(refusal);
   }
 
+  /** Whether a request that waits, of anybody or of other principals, would have the slot of this one if it were given back. */
+  isSlotWanted(holder: Seeker, by: 'anybody' | 'others'): boolean {
+    for (const [principal, lane] of this.#lanes) {
+      if (by === 'others' && principal === holder.principal) continue;
+      if (lane.some((waiter) => this.#hasRoom(waiter, holder))) return true;
+    }
+    return false;
+  }
+
   #wait(seeker: Seeker, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
       const stopListening = onAbort(signal, () => {
@@ -88,12 +97,14 @@ export class FairQueue {
     return this.#waiting >= maxWaiting ? queueIsFull(waiters) : undefined;
   }
 
-  #hasRoom({ principal, work }: Seeker): boolean {
+  /** `leaving`: counts as if it had no slot any more. */
+  #hasRoom({ principal, work }: Seeker, leaving?: Seeker): boolean {
     const { slots, principalShare } = this.#limits;
+    const left = (isOf: boolean): number => (isOf ? 1 : 0);
     return (
-      this.#running < slots &&
-      this.#heldBy(principalName(principal)) < partOf(slots, principalShare) &&
-      this.#heldBy(workName(work)) < partOf(slots, 0.75)
+      this.#running - left(leaving !== undefined) < slots &&
+      this.#heldBy(principalName(principal)) - left(leaving?.principal === principal) < partOf(slots, principalShare) &&
+      this.#heldBy(workName(work)) - left(leaving?.work === work) < partOf(slots, 0.75)
     );
   }
 

@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { FairQueue } from '../kernel/fair-queue.ts';
+import { FairQueue, type Seeker } from '../kernel/fair-queue.ts';
 import { firstOf, onAbort } from '../kernel/request-scope.ts';
 import type { Metrics, ReaderDeath } from '../telemetry/metrics.ts';
 import type { Answered, Order, TakeBytes } from './protocol.ts';
@@ -67,6 +67,11 @@ export class ReaderPool {
     } finally {
       leave();
     }
+  }
+
+  /** Whether an order that waits, of anybody or of others than this principal, would have the reader of such an order. */
+  isReaderWanted(order: Seeker, by: 'anybody' | 'others'): boolean {
+    return this.#queue.isSlotWanted(order, by);
   }
 
   /** Kills all readers, also busy ones. */

@@ -8,11 +8,13 @@ import { firstOf, principalKey, type RequestScope } from '../kernel/request-scop
 import { expectAnswer, type Queries, type QueryResult, type ReadAt, type Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 import { RelayedResult } from './relayed-result.ts';
+import type { ResultSpools } from './result-spool.ts';
 
 /** Queries and changes that run in readers. */
 export class ReaderQueries implements Queries, ReaderChanges {
   readonly #pool: ReaderPool;
   readonly #clock: Clock;
+  readonly #spools: ResultSpools;
   readonly #changeBytes: number;
   readonly #lineages = new WeakMap<symbol, string>();
   #lastLineage = 0;
@@ -21,8 +23,9 @@ export class ReaderQueries implements Queries, ReaderChanges {
    * `changeBytes`: what a change may take in addition to its reader's memory and four times its rows, which is what the engine
    * takes to merge them; the memory plan reserves as much with each body.
    */
-  constructor(pool: ReaderPool, clock: Clock, changeBytes: number) {
+  constructor(pool: ReaderPool, spools: ResultSpools, clock: Clock, changeBytes: number) {
     this.#pool = pool;
+    this.#spools = spools;
     this.#clock = clock;
     this.#changeBytes = changeBytes;
   }
@@ -36,9 +39,15 @@ export class ReaderQueries implements Queries, ReaderChanges {
 
   async query(reading: Reading, spec: QuerySpec, scope: RequestScope): Promise<QueryResult> {
     const order = { at: this.#readAt(reading), work: { kind: 'query', spec }, extraBytes: 0 } as const;
-    const result = new RelayedResult(scope.signal);
+    const principal = principalKey(scope.principal);
+    const result = new RelayedResult({
+      signal: scope.signal,
+      clock: this.#clock,
+      spool: this.#spools.spoolFor(principal),
+      isReaderWanted: (by) => this.#pool.isReaderWanted({ principal, work: 'query' }, by),
+    });
     const { signal, take } = result;
-    result.follow(this.#pool.ask(order, { principal: principalKey(scope.principal), signal, take }));
+    result.follow(this.#pool.ask(order, { principal, signal, take }));
     await result.started;
     return result;
   }
