@@ -44,7 +44,10 @@ export const field = messageTable({
   name: text(2),
   id: uint(3),
   parentId: uint64(4),
+  logicalType: text(5),
   isNullable: flag(6),
+  /** Repeated in the metadata. */
+  extensionName: text(9),
   /** Entries of a map: `mapEntry`. */
   metadata: repeated(bytes(10)),
   isPrimaryKey: flag(12),

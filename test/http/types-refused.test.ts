@@ -66,7 +66,14 @@ const refusals: readonly Refusal[] = [
   {
     type: utf8,
     extras: { metadata: { 'ARROW:extension:name': 'arrow.json' } },
-    error: /^column bad: .*send plain utf8$/,
+    error: /^column bad: .*arrow\.json: .*send plain utf8$/,
+  },
+  {
+    type: { kind: 'struct' },
+    extras: {
+      children: [field('j', { kind: 'large_binary' }, { metadata: { 'ARROW:extension:name': 'lance.json' } })],
+    },
+    error: /^column bad\.j: .*lance\.json: .*send plain utf8$/,
   },
   {
     type: { kind: 'large_binary' },

@@ -71,8 +71,9 @@ function unstorableType(field: Field): string | undefined {
   }
   if (type.kind === 'struct' && field.children.length === 0) return 'cannot be stored: it has no fields';
   if (isBlob(field)) return 'cannot be stored as a blob; without that metadata it can';
-  if (field.metadata.get(extensionName) === 'arrow.json') {
-    return 'cannot be stored as arrow.json: Lance makes it binary, and nothing could be merged into it; send plain utf8';
+  const json = ['arrow.json', 'lance.json'].find((name) => name === field.metadata.get(extensionName));
+  if (json !== undefined) {
+    return `cannot be stored as ${json}: Lance makes it binary, and nothing could be merged into it; send plain utf8`;
   }
   if (type.kind === 'fixed_size_list' && !field.children.every(isListElement)) {
     return 'cannot be stored: its elements must have a fixed width';
@@ -81,6 +82,10 @@ function unstorableType(field: Field): string | undefined {
 }
 
 const extensionName = 'ARROW:extension:name';
+
+/** What Lance makes of JSON. The engine stores whatever bytes are sent for it, and reads none back that are not its own. */
+const holdsJson = ({ metadata, children }: Field): boolean =>
+  metadata.get(extensionName) === 'lance.json' || children.some(holdsJson);
 
 /** Blobs have files of their own that no manifest names, so they would neither be synced nor be looked for after a crash. */
 const isBlob = ({ metadata }: Field): boolean =>
@@ -225,6 +230,9 @@ export function checkColumnsFit(source: Schema, table: Schema): void {
   for (const field of source.fields) {
     const target = byName.get(field.name);
     if (target === undefined) throw refuseColumn([field.name], 'does not exist in the table');
+    if (!isNull(field) && holdsJson(target)) {
+      throw refuseColumn([field.name], 'holds lance.json in the table, which cannot be written: leave the column out');
+    }
     if (!sameType(withTypedNulls(field, target), target)) {
       throw refuseColumn([field.name], `is ${typeName(target)} in the table and ${typeName(field)} in the source`);
     }

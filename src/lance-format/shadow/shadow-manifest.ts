@@ -5,7 +5,17 @@
  */
 import { basePathsFlag, ofOneVersion, requireReplaceable } from '../manifest/next-manifest.ts';
 import { fragmentId, manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
-import { basePath, dataFile, deletionFile, fragment, index, indexSection, manifest } from '../messages.ts';
+import {
+  basePath,
+  dataFile,
+  deletionFile,
+  field,
+  fragment,
+  index,
+  indexSection,
+  manifest,
+  mapEntry,
+} from '../messages.ts';
 import { type Decoded, decode, edit, editEach, encode } from '../protobuf.ts';
 
 /** The base id that the files of the original have in its shadow. */
@@ -19,10 +29,18 @@ interface ShadowRequest {
   readonly version: number;
   /** Ids of fragments: the shadow has these and no others, and no indexes. Such a shadow is not lifted. */
   readonly only?: ReadonlySet<number>;
+  /**
+   * Columns of JSON are bytes there, which the engine copies as they are. As JSON it reads them as texts, and refuses to write one that
+   * is not JSON, which the bytes that programs have stored may be.
+   */
+  readonly hasJsonAsBytes?: boolean;
 }
 
 /** Throws `NotReplaceable` for a table whose manifest would say something wrong in one of the two datasets. */
-export function shadowManifest(original: Buffer, { folder, version, only }: ShadowRequest): Buffer {
+export function shadowManifest(
+  original: Buffer,
+  { folder, version, only, hasJsonAsBytes = false }: ShadowRequest,
+): Buffer {
   const { message, indexes } = sectionsOf(original);
   const known = requireReplaceable(message, indexes);
   const baseId = baseIdIn(known);
@@ -32,6 +50,7 @@ export function shadowManifest(original: Buffer, { folder, version, only }: Shad
     version,
     branch: undefined,
     timestamp: known.timestamp,
+    ...(hasJsonAsBytes && { fields: known.fields?.map(jsonAsBytes) }),
     fragments: known.fragments
       .filter((each) => only?.has(fragmentId(each)) !== false)
       .map((each) => fragmentWith(change, each)),
@@ -41,6 +60,20 @@ export function shadowManifest(original: Buffer, { folder, version, only }: Shad
   });
   const shadowIndexes = only === undefined ? indexes && indexesWith(change, indexes) : undefined;
   return manifestFileOf({ message: shadow, indexes: shadowIndexes, transaction: undefined }, original);
+}
+
+function jsonAsBytes(encoded: Uint8Array): Uint8Array {
+  const { logicalType, metadata = [] } = decode(field, encoded, ['logicalType', 'metadata']);
+  if (logicalType !== 'json') return encoded;
+  const others = metadata.filter((entry) => !decode(mapEntry, entry, ['key']).key?.startsWith('ARROW:extension:'));
+  return edit(field, encoded, { logicalType: 'large_binary', extensionName: undefined, metadata: others });
+}
+
+/** The shadow with the columns as the original has them. */
+export function withOwnColumns(shadow: Buffer, original: Buffer): Buffer {
+  const { message, indexes, transaction } = sectionsOf(shadow);
+  const { fields = [] } = decode(manifest, sectionsOf(original).message, ['fields']);
+  return manifestFileOf({ message: edit(manifest, message, { fields }), indexes, transaction }, shadow);
 }
 
 /** Files of fragments and indexes under another base path. A file without a base id is in the folder of its own dataset. */

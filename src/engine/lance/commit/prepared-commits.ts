@@ -17,7 +17,7 @@ import {
   type LiftedFile,
   type LiftedVersion,
 } from '../../../lance-format/shadow/lifted-version.ts';
-import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
+import { shadowManifest, withOwnColumns } from '../../../lance-format/shadow/shadow-manifest.ts';
 import {
   keepsDeletions,
   type RewriteGroup,
@@ -176,10 +176,18 @@ export async function prepareCompaction(
   const { folder, staging, commits } = parts;
   const current = readManifest(join(folder, '_versions'), version);
   if (current === undefined) return undefined;
-  const clone = shadowManifest(current.bytes, { folder: commits.uri, version: 1, only: new Set(ids) });
+  const clone = shadowManifest(current.bytes, {
+    folder: commits.uri,
+    version: 1,
+    only: new Set(ids),
+    hasJsonAsBytes: true,
+  });
   const staged = await staging.change(clone, (open) => usingTable(open, (table) => table.optimize(0, false)));
   const groups = staged.transactions.flatMap((each) => rewriteGroupsOf(each) ?? []);
-  if (groups.length > 0) return new CompactedFragments(parts, staged, groups, version);
+  if (groups.length > 0) {
+    const manifest = withOwnColumns(staged.manifest, current.bytes);
+    return new CompactedFragments(parts, { ...staged, manifest }, groups, version);
+  }
   staged.discard();
   return undefined;
 }
