@@ -1,6 +1,7 @@
-import { nullBytesPerRow } from '../arrow/column/typed-nulls.ts';
+import { nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
+import { isFitted } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
-import { checkSourceFits, checkStorable, holdsNull } from '../arrow/schema/schema-rules.ts';
+import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import { type TableCreation, type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
 import type { StagedSource } from '../engine/port/row-address.ts';
@@ -215,9 +216,9 @@ async function columnsFor(
   return undefined;
 }
 
-/** Whether NULLs are to be added, or typed, which takes the whole source in memory. */
+/** Whether NULLs are to be added, or columns to be laid out as the table's, which takes the whole source in memory. */
 const needsWhole = (source: Schema, { schema }: TableColumns): boolean =>
-  nullBytesPerRow(source, schema) > 0 || source.fields.some(holdsNull);
+  nullBytesPerRow(source, schema) > 0 || !isFitted(source, schema);
 
 const inMemory = (chunk: IpcChunk): ReceivedRows => ({ rows: chunk.rows, chunk, staged: undefined });
 

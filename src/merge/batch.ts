@@ -1,5 +1,6 @@
 import { canConcat, concatRows, type RowsOf } from '../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../arrow/schema/field-path.ts';
+import type { AbsentField } from '../arrow/schema/fitted-schema.ts';
 import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { HeadCommits } from '../engine/port/dataset.ts';
@@ -19,6 +20,8 @@ export interface MergeOfRows extends Pick<WriteRequest, 'branch' | 'scope'> {
   /** No key twice, NULL aside. */
   readonly keys: Keys;
   readonly digests: KeyDigests;
+  /** Fields of structs that the client did not send: NULL in `chunk`, and to be completed by what the table holds. */
+  readonly absent: readonly AbsentField[];
 }
 
 /** A merge that waits for the branch's lock. */
@@ -35,12 +38,14 @@ const maxBatchableRows = 10_000;
  * once) and large sources.
  */
 export function batchKey(request: MergeRequest): string | undefined {
-  const { spec, chunk, on, table } = request;
+  const { spec, chunk, on, table, absent, transactionId } = request;
   if (chunk.rows > maxBatchableRows || !canConcat([chunk])) return undefined;
   if (spec.whenNotMatchedBySourceDelete !== false || typeof spec.whenMatchedUpdateAll !== 'boolean') return undefined;
   const { whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex } = spec;
   const flags = [whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex];
-  return JSON.stringify([table.id, on.map(({ segments }) => segments), flags, schemaFingerprint(chunk)]);
+  // Rows that are completed by what the table holds depend on the merge before.
+  const alone = absent.length === 0 ? undefined : transactionId;
+  return JSON.stringify([table.id, on.map(({ segments }) => segments), flags, schemaFingerprint(chunk), alone]);
 }
 
 /** One row for each key. NULL is no key: such rows are all kept. */
@@ -104,6 +109,11 @@ export class Batch {
   /** A batch without rows changes nothing, unless its merge deletes by source. */
   get changesNothing(): boolean {
     return this.numRows === 0 && this.first.spec.whenNotMatchedBySourceDelete === false;
+  }
+
+  /** Whether every field of its structs was sent. A batch that is not complete has one merge. */
+  get isComplete(): boolean {
+    return this.requests.every(({ absent }) => absent.length === 0);
   }
 
   /** As `requireTime` of `write/write.ts`. */

@@ -3,9 +3,11 @@
  * comes before and after.
  */
 import type { Datasets } from '../engine/port/engine.ts';
+import { addressOf } from '../engine/port/row-address.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type Committed, type Counted, type Head, unchanged, type WriteBatch, type WriteKind } from '../write/write.ts';
 import { Batch, type MergeRequest } from './batch.ts';
+import { completeBatch } from './completed-batch.ts';
 import { KeyIndexLoader, type KeyIndexLoaderDeps } from './key-index/key-index-loader.ts';
 import { ByRowAddress } from './strategy/by-row-address.ts';
 import { InShadow } from './strategy/in-shadow.ts';
@@ -29,13 +31,29 @@ export class MergeKind implements WriteKind<MergeRequest> {
   }
 
   batch(requests: readonly MergeRequest[], isShared: boolean): WriteBatch {
-    const batch = new Batch(requests, isShared, this.#hasher);
+    const sent = new Batch(requests, isShared, this.#hasher);
+    let batch = sent;
     return {
-      numRows: batch.numRows,
-      on: batch.first.on,
-      commit: (head) => this.#commit(batch, head),
+      numRows: sent.numRows,
+      on: sent.first.on,
+      commit: async (head) => {
+        if (sent.isComplete) return this.#commit(sent, head);
+        if (head.turn?.follows !== undefined) return 'overtaken'; // what it follows cannot be read yet
+        batch.discard();
+        batch = await this.#complete(sent, head);
+        return this.#commit(batch, head);
+      },
       discard: () => batch.discard(),
     };
+  }
+
+  /** Of the head, or of a later version: then the commit is overtaken. */
+  async #complete(sent: Batch, head: Head): Promise<Batch> {
+    const found = sent.isByKeys ? (await this.#keyIndex.at(head, sent.first))?.find(sent.keys) : undefined;
+    const addresses = found && [...found.rows.values()].map(addressOf);
+    return completeBatch(sent, (columns, where) =>
+      addresses === undefined ? head.dataset.select(columns, where) : head.dataset.take(addresses, columns),
+    );
   }
 
   async #commit(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {

@@ -1,8 +1,9 @@
 import { joinBatches } from '../arrow/column/concat-rows.ts';
-import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
+import { fitRows, nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
+import { type AbsentField, fittedSchema, isNull } from '../arrow/schema/fitted-schema.ts';
 import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
-import { checkColumnsFit, checkSourceFits, checkStorable, typedSchema } from '../arrow/schema/schema-rules.ts';
+import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
@@ -20,6 +21,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
 import { outcomeOf } from '../write/write.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
+import { fieldsToKeep } from './completed-batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
 import { type KeyedRows, readSourceKeys } from './source-keys.ts';
 
@@ -35,6 +37,8 @@ interface ReadySource extends KeyedRows {
 }
 
 interface FittingSource extends ReadySource {
+  /** Of the table's structs, what the client did not send. */
+  readonly absent: readonly AbsentField[];
   /** The schema of the table, which the source fits. */
   readonly checked: Schema;
 }
@@ -66,10 +70,10 @@ class MergeRows {
     const table = await access.find(command.table);
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
-    const { chunk, checked } = await this.#receiveFitting(command, dataset);
+    const { chunk, checked, absent } = await this.#receiveFitting(command, dataset);
     const { on, flags } = command;
     const source = await this.#check(() => readSourceKeys(chunk, on, flags, this.#deps.keyHasher), keyed);
-    return this.#submit(table, command, { ...source, checked }, scope);
+    return this.#submit(table, command, { ...source, checked, absent }, scope);
   }
 
   /** Receives the source for a `dataset`. One that does not fit is refused as soon as its schema is there. */
@@ -77,7 +81,8 @@ class MergeRows {
     return this.#deps.metrics.writeStage('receive', async () => {
       const schema = await source.schema();
       const table = await fittingSchema(dataset, (table) => requireFit(schema, table, { on, flags }));
-      return { chunk: joinBatches(await wholeFitting(source, table)), checked: table.schema };
+      const absent = fieldsToKeep(schema, table.schema, flags);
+      return { chunk: joinBatches(await wholeFitting(source, table)), checked: table.schema, absent };
     });
   }
 
@@ -99,7 +104,7 @@ class MergeRows {
   #submit(
     table: TableRecord,
     { branch, on, flags, useIndex }: MergeRowsCommand,
-    { chunk, keys, digests, keyed, checked }: FittingSource,
+    { chunk, keys, digests, keyed, checked, absent }: FittingSource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const { access, writer, newId, metrics } = this.#deps;
@@ -108,7 +113,7 @@ class MergeRows {
     const spec = { ...flags, useIndex };
     const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
     const fit = fitOf(chunk, checked, (rows, now) => requireFit(rows, now, { on, flags }));
-    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, fit };
+    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, absent, fit };
     return access.onFilesOf(table, async () => {
       const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
       const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
@@ -143,10 +148,10 @@ class MergeRows {
     const created = await access.findCreated(command.table);
     const dataset = await access.lastSeen(created, undefined);
     const { schema, file } = await fittingSchema(dataset, (table) => requireFit(chunk.schema, table, command));
-    if (nullBytesPerRow(chunk.schema, schema) > 0 || typeNulls(chunk, schema, file) !== chunk) {
+    if (nullBytesPerRow(chunk.schema, schema) > 0 || fitRows(chunk, schema, file) !== chunk) {
       throw createdMeanwhile(declared);
     }
-    return this.#submit(created, command, { ...source, checked: schema }, scope);
+    return this.#submit(created, command, { ...source, checked: schema, absent: [] }, scope);
   }
 
   /** With no rows to merge with, the table is created with the provided data. */
@@ -207,13 +212,19 @@ export function requireFit(
   target: Schema,
   { on, flags }: Pick<MergeRowsCommand, 'on' | 'flags'>,
 ): void {
-  const typed = typedSchema(source, target);
-  for (const path of on) requireField(path, typed, 'source');
+  for (const path of on) if (!isUnderNull(path, source)) requireField(path, source, 'source');
   for (const path of on) requireField(path, target, 'table');
   if (flags.whenNotMatchedInsertAll) checkSourceFits(source, target);
   else checkColumnsFit(source, target);
-  checkPartialSource(typed, target);
+  checkPartialSource(fittedSchema(source, target), target);
 }
+
+/** A key in a struct that is NULL in all rows. */
+const isUnderNull = ({ segments }: FieldPath, source: Schema): boolean =>
+  segments.some((_, i) => {
+    const above = resolveField(source, { segments: segments.slice(0, i + 1) });
+    return above !== undefined && isNull(above);
+  });
 
 function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {
   if (resolveField(schema, path) !== undefined) return;

@@ -1,4 +1,5 @@
-import { nullBytesPerRow, typeNulls } from '../arrow/column/typed-nulls.ts';
+import { fitRows, nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
+import { isFitted } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
@@ -24,10 +25,10 @@ export async function fittingSchema(
   });
 }
 
-/** All rows of a source that fits the table, with the types of the table. Memory is reserved for NULLs that are added to them, too. */
+/** All rows of a source that fits the table, laid out as the table's. Memory is reserved for NULLs that are added to them, too. */
 export async function wholeFitting(source: ArrowSource, { schema, file }: TableColumns): Promise<IpcChunk> {
   const chunk = await source.whole(nullBytesPerRow(await source.schema(), schema));
-  return typeNulls(chunk, schema, file);
+  return fitRows(chunk, schema, file);
 }
 
 /** That these rows fit the table with the schema `checked`, and with any other that `requireFit` lets pass. */
@@ -39,6 +40,7 @@ export const fitOf = (
   checked,
   check: (now: Schema): void => {
     requireFit(source, now);
+    if (!isFitted(source, now)) throw columnsAdded();
     requireFewNewNulls(source, rows, checked, now);
   },
 });
@@ -48,10 +50,12 @@ const mostNullBytes = 16 * 2 ** 20;
 
 function requireFewNewNulls(source: Schema, rows: number, checked: Schema, now: Schema): void {
   const more = nullBytesPerRow(source, now) - nullBytesPerRow(source, checked);
-  if (more * rows <= mostNullBytes) return;
-  throw new LancegateError(
+  if (more * rows > mostNullBytes) throw columnsAdded();
+}
+
+const columnsAdded = (): LancegateError =>
+  new LancegateError(
     'ConcurrentModification',
     'columns were added to the table while the rows waited; nothing was written',
     { retryAfterSeconds: 1 },
   );
-}

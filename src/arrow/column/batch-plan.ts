@@ -9,7 +9,7 @@ import { bytesOfBits, columnLayout, type Field } from '../schema/schema.ts';
 import { bytesOfPair } from './batch-buffers.ts';
 import { bitAt, type ColumnData, countZeros } from './column-data.ts';
 
-/** Some rows of a batch, or some values of a column: runs of adjacent ones, in order. Run `i` ends before `ends[i]`. */
+/** Some rows of a batch, or some values of a column: runs of adjacent ones. Run `i` ends before `ends[i]`. */
 export interface RowRuns {
   readonly starts: Uint32Array;
   readonly ends: Uint32Array;
@@ -227,6 +227,20 @@ export function keptRows(keep: Uint8Array): RowRuns {
     starts.push(start);
     ends.push(end);
     start = keep.indexOf(1, end);
+  }
+  return runsBetween(Uint32Array.from(starts), Uint32Array.from(ends));
+}
+
+/** These rows, in this order. */
+export function rowsInOrder(rows: Int32Array): RowRuns {
+  const starts: number[] = [];
+  const ends: number[] = [];
+  for (const row of rows) {
+    if (ends.at(-1) === row) ends[ends.length - 1] = row + 1;
+    else {
+      starts.push(row);
+      ends.push(row + 1);
+    }
   }
   return runsBetween(Uint32Array.from(starts), Uint32Array.from(ends));
 }

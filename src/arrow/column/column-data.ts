@@ -128,7 +128,7 @@ const onlyNulls = (length: number): Uint8Array | undefined =>
 const isNull = ({ validity }: ColumnData, index: number): boolean => validity !== undefined && !bitAt(validity, index);
 
 /** A field declared without NULL may hold one only in a struct or fixed-size list that is NULL itself. */
-function requireValues(field: Field, data: ColumnData, parent: Field, around: ColumnData): void {
+export function requireValues(field: Field, data: ColumnData, parent: Field, around: ColumnData): void {
   if (field.nullable || data.validity === undefined) return;
   const { childValues } = columnLayout(parent);
   if (childValues === undefined) throw unexpectedNull();

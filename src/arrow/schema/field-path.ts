@@ -2,7 +2,7 @@
  * Field paths as clients write them in `on` and in filters: segments joined by dots; a segment that holds a dot or a
  * backtick stands in backticks, with its own backticks doubled. The grammar is Lance's (`parse_field_path`).
  */
-import { invalidInput } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Field, Schema } from './schema.ts';
 
 /** Segments from the top-level column inwards; at least one, none empty. */
@@ -76,6 +76,10 @@ export const quoteSegment = (segment: string): string => `\`${segment.replaceAll
 /** The canonical text, for display: `parseFieldPath` reads it back. */
 export const formatFieldPath = (path: FieldPath): string =>
   path.segments.map((segment) => (needsQuotes(segment) ? quoteSegment(segment) : segment)).join('.');
+
+/** `why` completes the sentence that begins with the column. */
+export const refuseColumn = (segments: readonly string[], why: string): LancegateError =>
+  new LancegateError('TableSchemaValidationError', `column ${formatFieldPath({ segments })} ${why}`);
 
 export const sameFieldPath = (a: FieldPath, b: FieldPath): boolean =>
   a.segments.length === b.segments.length && a.segments.every((segment, i) => segment === b.segments[i]);

@@ -1,7 +1,8 @@
 /** Which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
-import { formatFieldPath } from './field-path.ts';
+import { formatFieldPath, refuseColumn } from './field-path.ts';
+import { absentFields, fittedSchema, isNull, targetOf } from './fitted-schema.ts';
 import { type DataType, type Field, type Schema, typeName } from './schema.ts';
 
 /** Columns that this service may add to what it hands the engine. */
@@ -23,8 +24,6 @@ const engineColumns: ReadonlySet<string> = new Set([
 
 const refuse = (why: string) => new LancegateError('TableSchemaValidationError', why);
 const show = (path: readonly string[]): string => formatFieldPath({ segments: path });
-export const refuseColumn = (path: readonly string[], why: string): LancegateError =>
-  refuse(`column ${show(path)} ${why}`);
 
 /**
  * The engine accepts a column with an empty name at create, and then fails every read of the table. The element of a
@@ -179,8 +178,7 @@ function requireValues({ fields }: Schema): void {
 
 /**
  * Whether the engine takes `a` where the table has `b`. Nullability, metadata and dictionary ids do not matter; the
- * names of a struct's fields and of a list's elements do. The engine would also take a struct with fields in another
- * order or missing, and treat it as a partial update; this service wants it whole.
+ * names of a struct's fields, their order, and the names of a list's elements do.
  */
 export function sameType(a: Field, b: Field): boolean {
   return (
@@ -194,56 +192,35 @@ export function sameType(a: Field, b: Field): boolean {
 const sameChild = (a: Field, b: Field, parent: DataType): boolean =>
   (a.name === b.name || parent.kind === 'fixed_size_list') && sameType(a, b);
 
-/** Columns of type Null take the table's type: their schemas here, and their values in `typed-nulls.ts`. */
-export const isNull = ({ type, dictionary }: Field): boolean => type.kind === 'null' && dictionary === undefined;
-export const holdsNull = (field: Field): boolean => isNull(field) || field.children.some(holdsNull);
-
-/** The field with `target`'s types in place of Null. `TableSchemaValidationError` if `target` allows no NULL there. */
-function withTypedNulls(field: Field, target: Field, parent: readonly string[] = []): Field {
-  if (!holdsNull(field)) return field;
-  const path = [...parent, field.name];
-  if (isNull(field)) {
-    if (isNull(target) || target.nullable) return { ...target, name: field.name };
-    throw refuseColumn(path, 'is of type null in the source, and the table does not allow NULL in it');
-  }
-  if (field.children.length !== target.children.length) return field;
-  return { ...field, children: field.children.map((child, i) => withTypedNulls(child, target.children[i]!, path)) };
-}
-
-/** The schema that `typeNulls` gives a source that fits the table. A column that holds Null is wholly the table's. */
-export function typedSchema(source: Schema, table: Schema): Schema {
-  const fields = source.fields.map((field) => targetOf(field, table) ?? field);
-  return { ...source, fields };
-}
-
-export function targetOf(field: Field, table: Schema): Field | undefined {
-  if (!holdsNull(field)) return undefined;
-  const target = table.fields.find(({ name }) => name === field.name);
-  return target !== undefined && holdsNull(target) ? undefined : target;
-}
-
-/** The source's columns must be among the table's, of equal type. One of type Null fits any column that allows NULL. */
+/**
+ * The source's columns must be among the table's, of equal type, and so the fields of its structs, of which it may send some. What is of
+ * type Null fits whatever allows NULL.
+ */
 export function checkColumnsFit(source: Schema, table: Schema): void {
   const blob = table.fields.find(isBlob);
   if (blob !== undefined) throw refuseColumn([blob.name], 'holds blobs, and such a table can only be read');
-  const byName = new Map(table.fields.map((field) => [field.name, field]));
   for (const field of source.fields) {
-    const target = byName.get(field.name);
+    const target = targetOf(field, table);
     if (target === undefined) throw refuseColumn([field.name], 'does not exist in the table');
     if (!isNull(field) && holdsJson(target)) {
       throw refuseColumn([field.name], 'holds lance.json in the table, which cannot be written: leave the column out');
     }
-    if (!sameType(withTypedNulls(field, target), target)) {
+    const [fitted] = fittedSchema({ ...source, fields: [field] }, table).fields;
+    if (!sameType(fitted!, target)) {
       throw refuseColumn([field.name], `is ${typeName(target)} in the table and ${typeName(field)} in the source`);
     }
   }
 }
 
-/** As `checkColumnsFit`, for rows that may become new ones: they must have each column in which the table allows no NULL. */
+/** As `checkColumnsFit`, for rows that may become new ones: they must have each field in which the table allows no NULL. */
 export function checkSourceFits(source: Schema, table: Schema): void {
   checkColumnsFit(source, table);
   const sent = new Set(source.fields.map(({ name }) => name));
-  const missing = table.fields.find(({ name, nullable }) => !nullable && !sent.has(name));
-  if (missing === undefined) return;
-  throw refuseColumn([missing.name], 'is missing in the source, and the table does not allow NULL in it');
+  const column = table.fields.find(({ name, nullable }) => !nullable && !sent.has(name));
+  if (column !== undefined) throw missing([column.name]);
+  const inside = absentFields(source, table).find(({ field }) => !field.nullable);
+  if (inside !== undefined) throw missing(inside.path.segments);
 }
+
+const missing = (path: readonly string[]): LancegateError =>
+  refuseColumn(path, 'is missing in the source, and the table does not allow NULL in it');

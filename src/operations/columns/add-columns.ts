@@ -1,5 +1,6 @@
+import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, IpcChunk, Schema } from '../../arrow/schema/schema.ts';
-import { checkColumnNames, checkStorableFields, refuseColumn } from '../../arrow/schema/schema-rules.ts';
+import { checkColumnNames, checkStorableFields } from '../../arrow/schema/schema-rules.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { type CheckedColumnStep, type ColumnCommand, columnChange } from './change-columns.ts';

@@ -1,7 +1,7 @@
 /** One of several operations, from its description to what it does in a shadow. A refusal names the operation (P6). */
 import { isDeepStrictEqual } from 'node:util';
 import { canConcat, concatRows, joinBatches } from '../../arrow/column/concat-rows.ts';
-import { nullBytesPerRow, typeNulls } from '../../arrow/column/typed-nulls.ts';
+import { fitRows, nullBytesPerRow } from '../../arrow/column/fitted-rows.ts';
 import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkSourceFits } from '../../arrow/schema/schema-rules.ts';
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
@@ -15,6 +15,7 @@ import type { BranchName } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { Batch, type MergeOfRows } from '../../merge/batch.ts';
+import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { requireFewNested, requireFit } from '../../merge/request.ts';
 import { readSourceKeys } from '../../merge/source-keys.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
@@ -116,8 +117,9 @@ export class PlannedOperation implements ComputedStep {
   async #merge(shadow: Shadow, does: MergeOperation, found: TableColumns): Promise<StepTotals> {
     const isReady = this.#ready !== undefined && isDeepStrictEqual(this.#ready.schema, found.schema);
     const { merge } = isReady ? this.#ready! : await this.#readyMerge(does, found);
-    const batch = new Batch([merge], false, this.#deps.keyHasher);
-    if (batch.changesNothing) return nothing;
+    const sent = new Batch([merge], false, this.#deps.keyHasher);
+    if (sent.changesNothing) return nothing;
+    const batch = await completeBatch(sent, (columns, where) => shadow.select(columns, where));
     const { totals, surplusRows } = await mergeAsStep(this.#deps.engine, { columns: found, shadow }, batch);
     return { ...totals, surplusRows };
   }
@@ -128,17 +130,19 @@ export class PlannedOperation implements ComputedStep {
     const chunk = this.#fitting(does, found);
     requireFewNested(chunk, on);
     const rows = await readSourceKeys(chunk, on, flags, keyHasher);
-    return { schema: found.schema, merge: { branch, scope, on, spec: { ...flags, useIndex: false }, ...rows } };
+    const absent = fieldsToKeep(this.#chunk!.schema, found.schema, flags);
+    const spec = { ...flags, useIndex: false };
+    return { schema: found.schema, merge: { branch, scope, on, spec, absent, ...rows } };
   }
 
-  /** The rows with the types of the columns that they go into. Of malformed values the engine might store a part. */
+  /** The rows, laid out as the columns that they go into. Of malformed values the engine might store a part. */
   #fitting(does: TransactOperation, { schema, file }: TableColumns): IpcChunk {
     const chunk = this.#chunk!;
     requireSourceFits(does, chunk.schema, schema);
     const more = nullBytesPerRow(chunk.schema, schema) - this.#nullBytesPerRow;
     if (more * chunk.rows > mostNullBytes) throw tooManyNulls();
-    const typed = joinBatches(typeNulls(chunk, schema, file));
-    return canConcat([typed]) ? concatRows([{ chunk: typed, keep: undefined }]) : typed;
+    const fitted = joinBatches(fitRows(chunk, schema, file));
+    return canConcat([fitted]) ? concatRows([{ chunk: fitted, keep: undefined }]) : fitted;
   }
 
   async #named<Result>(run: () => Promise<Result>): Promise<Result> {

@@ -1,0 +1,248 @@
+/**
+ * Rewrites the columns of a source that are laid out otherwise than the table's: structs whose fields come in another order or in
+ * part, and fields of Arrow's type Null. A program that has seen no value of a field sends it so, as pyarrow does with a list of
+ * `None`. What is not there becomes NULL in every row.
+ *
+ * The schema of the result points into copies of both schema messages, as the footer of a file does (`ipc-file.ts`): so no type or
+ * metadata is lost, also none that this code does not know.
+ */
+import { Builder } from 'flatbuffers';
+import { LancegateError } from '../../kernel/errors.ts';
+import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
+import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
+import { refuseColumn } from '../schema/field-path.ts';
+import { absentFields, childNamed, fittedSchema, isFitted, isNull } from '../schema/fitted-schema.ts';
+import { schemaMessage } from '../schema/read-schema.ts';
+import { bytesOfBits, childrenOf, columnLayout, type Field, type IpcChunk, type Schema } from '../schema/schema.ts';
+import { allRows, BatchPlan } from './batch-plan.ts';
+import { type ColumnData, readColumns, requireValues } from './column-data.ts';
+
+export const isEncoded = ({ dictionary, children }: Field): boolean =>
+  dictionary !== undefined || children.some(isEncoded);
+
+/** For NULLs inside structs and lists. A list can have more items than rows, and the body's reservation does not cover them. */
+const mostInnerBytes = 64 * 2 ** 20;
+
+/**
+ * The chunk with its columns laid out as those of the table, which its schema fits (`checkColumnsFit`): the same chunk if none needs
+ * to be rewritten, else a new one, uncompressed. The reservation of the old one covers both. Throws `InvalidInput` on invalid
+ * buffers, and `TableSchemaValidationError` for NULL where the table allows none, and for a field that the source does not send and that
+ * is dictionary-encoded: its dictionary is not in the source.
+ */
+export function fitRows(chunk: IpcChunk, table: Schema, tableFile: IpcFile): IpcChunk {
+  if (isFitted(chunk.schema, table)) return chunk;
+  const { fields } = chunk.schema;
+  const schema = fittedSchema(chunk.schema, table);
+  const filler = new Filler();
+  const batches = readColumns(chunk).map(({ rows, columns }) => {
+    const plan = new BatchPlan();
+    for (const [i, field] of schema.fields.entries()) {
+      const data = filler.column(columns[i]!, fields[i]!, field);
+      plan.addColumn(field, [{ data, runs: allRows(rows) }]);
+    }
+    return plan.message(rows);
+  });
+  const dictionaries = chunk.dictionaries.map((block) => copyOf(chunk.file, block));
+  const made = writeFile(fittedMessage(chunk.file, fields, schema.fields, tableFile), dictionaries, batches);
+  const decodedBytes = Math.max(chunk.decodedBytes, made.file.length);
+  return { ...made, schema, rows: chunk.rows, decodedBytes, release: chunk.release };
+}
+
+class Filler {
+  #innerBytes = 0;
+
+  column(data: ColumnData, field: Field, target: Field): ColumnData {
+    if (field === target) return data;
+    const fitted = this.#fit(data, field, target, [target.name]);
+    if (!target.nullable && fitted.validity !== undefined) throw unexpectedNull([target.name]);
+    return fitted;
+  }
+
+  #fit(data: ColumnData, field: Field, target: Field, path: readonly string[]): ColumnData {
+    if (isNull(field)) return isNull(target) ? data : this.#nulls(target, data.length, path);
+    if (field.dictionary !== undefined) return data;
+    const children = target.children.map((child, i) => {
+      const inner = [...path, child.name];
+      const at = field.type.kind === 'struct' ? field.children.indexOf(childNamed(field, child.name)!) : i;
+      if (at === -1) return nullsOf(child, data.length, inner, child.nullable);
+      const made = this.#fit(data.children[at]!, field.children[at]!, child, inner);
+      requireNoNull(child, made, target, data, inner);
+      return made;
+    });
+    return { ...data, children };
+  }
+
+  #nulls(target: Field, length: number, path: readonly string[]): ColumnData {
+    if (path.length > 1) {
+      this.#innerBytes += length * nullBytes([target]);
+      if (this.#innerBytes > mostInnerBytes) {
+        throw refuseColumn(
+          path,
+          `is of type null ${length} times inside another column: send it with the table's type`,
+        );
+      }
+    }
+    return nullsOf(target, length, path);
+  }
+}
+
+const unexpectedNull = (path: readonly string[]): LancegateError =>
+  refuseColumn(path, 'holds a NULL, and the table does not allow it');
+
+function requireNoNull(
+  field: Field,
+  data: ColumnData,
+  parent: Field,
+  around: ColumnData,
+  path: readonly string[],
+): void {
+  try {
+    requireValues(field, data, parent, around);
+  } catch (error) {
+    if (!(error instanceof LancegateError)) throw error;
+    throw unexpectedNull(path);
+  }
+}
+
+function nullsOf(field: Field, length: number, path: readonly string[], hasNulls = true): ColumnData {
+  if (!isEncoded(field)) return nulls(field, length, hasNulls);
+  throw refuseColumn(path, 'is dictionary-encoded in the table: send it typed');
+}
+
+/** A field without NULL has none inside a struct that is NULL: what it holds there counts for nothing. */
+function nulls(field: Field, length: number, hasNulls: boolean): ColumnData {
+  const { offsetBytes, valueBits = 0, childValues = 0 } = columnLayout(field);
+  return {
+    length,
+    validity: hasNulls && length > 0 ? new Uint8Array(bytesOfBits(length)) : undefined,
+    bytes: new Uint8Array(bytesOfBits(length * valueBits)),
+    offsets: new Uint32Array(offsetBytes === 0 ? 0 : length + 1),
+    children: field.children.map((child) => nulls(child, length * childValues, child.nullable)),
+  };
+}
+
+/** The message of the fitted schema. */
+function fittedMessage(
+  sourceFile: IpcFile,
+  fields: readonly Field[],
+  fitted: readonly Field[],
+  tableFile: IpcFile,
+): Buffer {
+  const builder = new Builder();
+  const source = new CopiedSchema(builder, schemaMessage(sourceFile));
+  const table = new CopiedSchema(builder, schemaMessage(tableFile));
+  const writer = new FieldWriter(builder, source, table);
+  const offsets = fields.map((field, i) => {
+    const own = source.fields.get(field.name)!;
+    return field === fitted[i] ? source.at(own) : writer.field(field, own, table.fields.get(field.name)!);
+  });
+  const vector = addOffsets(builder, offsets);
+  builder.startObject(4);
+  builder.addFieldOffset(fieldsOfSchema, vector, 0);
+  return finishMessage(builder, 'schema', builder.endObject(), 0);
+}
+
+/** Field numbers of `Message`, `Schema` and `Field`. */
+const header = 2;
+const fieldsOfSchema = 1;
+const nameOfField = 0;
+const nullableOfField = 1;
+const typeNumberOfField = 2;
+const typeOfField = 3;
+const dictionaryOfField = 4;
+const childrenOfField = 5;
+const metadataOfField = 6;
+
+const named = (tables: Iterable<FlatTable>): ReadonlyMap<string, FlatTable> =>
+  new Map([...tables].map((table) => [table.text(nameOfField) ?? '', table]));
+
+function addOffsets(builder: Builder, offsets: readonly number[]): number {
+  builder.startVector(4, offsets.length, 4);
+  for (const offset of offsets.toReversed()) builder.addOffset(offset);
+  return builder.endVector();
+}
+
+/** A schema message that was copied into `builder`, so that its parts can be pointed at. */
+class CopiedSchema {
+  readonly fields: ReadonlyMap<string, FlatTable>;
+  readonly #copy: number;
+
+  constructor(builder: Builder, message: Buffer) {
+    const metadata = message.subarray(prefixBytes);
+    this.#copy = addCopy(builder, metadata);
+    this.fields = named(FlatTable.root(metadata).table(header)?.tables(fieldsOfSchema) ?? []);
+  }
+
+  at({ at }: { readonly at: number }): number {
+    return this.#copy - at;
+  }
+
+  /** Of a text or a vector, which begins with its length; 0 where there is none. */
+  vectorAt(table: FlatTable, field: number): number {
+    const { at } = table.vector(field, 1);
+    return at === 0 ? 0 : this.#copy - (at - Uint32Array.BYTES_PER_ELEMENT);
+  }
+}
+
+/** Writes fields as the table declares them, with the dictionaries of the source. */
+class FieldWriter {
+  readonly #builder: Builder;
+  readonly #source: CopiedSchema;
+  readonly #table: CopiedSchema;
+
+  constructor(builder: Builder, source: CopiedSchema, table: CopiedSchema) {
+    this.#builder = builder;
+    this.#source = source;
+    this.#table = table;
+  }
+
+  /** `field` is that of the source as it was sent. */
+  field(field: Field | undefined, own: FlatTable | undefined, target: FlatTable): number {
+    if (field === undefined || own === undefined || isNull(field)) return this.#table.at(target);
+    const children = addOffsets(this.#builder, this.#children(field, own, target));
+    const dictionary = own.table(dictionaryOfField);
+    const builder = this.#builder;
+    builder.startObject(7);
+    builder.addFieldOffset(metadataOfField, this.#table.vectorAt(target, metadataOfField), 0);
+    builder.addFieldOffset(childrenOfField, children, 0);
+    builder.addFieldOffset(dictionaryOfField, dictionary === undefined ? 0 : this.#source.at(dictionary), 0);
+    builder.addFieldOffset(typeOfField, this.#table.at(target.table(typeOfField)!), 0);
+    builder.addFieldOffset(nameOfField, this.#table.vectorAt(target, nameOfField), 0);
+    builder.addFieldInt8(typeNumberOfField, target.uint8(typeNumberOfField), 0);
+    builder.addFieldInt8(nullableOfField, target.uint8(nullableOfField), 0);
+    return builder.endObject();
+  }
+
+  #children(field: Field, own: FlatTable, target: FlatTable): readonly number[] {
+    const sent = [...own.tables(childrenOfField)];
+    const byName = named(sent);
+    return [...target.tables(childrenOfField)].map((child, i) => {
+      const name = child.text(nameOfField) ?? '';
+      const isStruct = field.type.kind === 'struct';
+      return this.field(
+        isStruct ? childNamed(field, name) : field.children[i],
+        isStruct ? byName.get(name) : sent[i],
+        child,
+      );
+    });
+  }
+}
+
+/**
+ * The memory that one row takes in the columns of the table that the source does not send, and in fields of structs, rounded up. It can
+ * be more than all that the source sends: a fixed-size value takes its full size when it is NULL, so if the table has a vector of a
+ * million floats, a key of four bytes makes four megabytes of NULL.
+ */
+export function nullBytesPerRow(source: Schema, table: Schema): number {
+  const sent = new Set(source.fields.filter(({ type }) => type.kind !== 'null').map(({ name }) => name));
+  const columns = table.fields.filter(({ name }) => !sent.has(name));
+  const inside = absentFields(source, table).map(({ field }) => field);
+  return Math.ceil(nullBytes([...columns, ...inside]));
+}
+
+/** Of one NULL in each field: a bit, and what its offsets, its value and its children take. */
+const nullBytes = (fields: readonly Field[]): number =>
+  fields.reduce((bytes, field) => {
+    const { offsetBytes, valueBits = 0, childValues = 0 } = columnLayout(field);
+    return bytes + 1 / 8 + offsetBytes + valueBits / 8 + childValues * nullBytes(childrenOf(field));
+  }, 0);

@@ -1,0 +1,105 @@
+/**
+ * A source's columns in the layout of the table's. The fields of a struct are taken by name, in any order, also inside lists;
+ * those that the source does not send are absent. Fields of Arrow's type Null get the table's type. `schema-rules.ts` says what is
+ * refused besides, and `column/fitted-rows.ts` fits the rows.
+ */
+import { type FieldPath, refuseColumn } from './field-path.ts';
+import type { Field, Schema } from './schema.ts';
+
+/** Only NULL is in it, whatever the table's type is. */
+export const isNull = ({ type, dictionary }: Field): boolean => type.kind === 'null' && dictionary === undefined;
+
+const isStruct = ({ type, dictionary }: Field): boolean => type.kind === 'struct' && dictionary === undefined;
+
+export const childNamed = ({ children }: Field, name: string): Field | undefined =>
+  children.find((child) => child.name === name);
+
+/** Whether a field of a source is laid out otherwise than the table's: its values have to be written again. */
+export function differs(field: Field, target: Field): boolean {
+  if (isNull(field)) return !isNull(target);
+  const { children } = field;
+  if (isStruct(field) && isStruct(target) && children.length !== target.children.length) return true;
+  return children.some((child, i) => {
+    const other = target.children[i];
+    if (other === undefined) return false;
+    return (isStruct(field) && child.name !== other.name) || differs(child, other);
+  });
+}
+
+/** Whether the rows of a source go into the table as they are. NULL in columns that it does not send is the engine's to add. */
+export const isFitted = (source: Schema, table: Schema): boolean =>
+  source.fields.every((field) => !differs(field, targetOf(field, table) ?? field));
+
+export const targetOf = ({ name }: Field, table: Schema): Field | undefined =>
+  table.fields.find((field) => field.name === name);
+
+/** The schema that `fitRows` gives the rows of a source. `TableSchemaValidationError` names a field that cannot be fitted. */
+export function fittedSchema(source: Schema, table: Schema): Schema {
+  const fields = source.fields.map((field) => {
+    const target = targetOf(field, table);
+    return target === undefined || !differs(field, target) ? field : fittedField(field, target, []);
+  });
+  return { ...source, fields };
+}
+
+/** Its types are its own, so that they can be compared with the table's. */
+function fittedField(field: Field, target: Field, parent: readonly string[], isInList = false): Field {
+  const path = [...parent, field.name];
+  if (isNull(field)) {
+    if (isNull(target) || target.nullable) return target;
+    throw refuseColumn(path, 'is of type null in the source, and the table does not allow NULL in it');
+  }
+  return { ...field, ...declaredAs(target), children: fittedChildren(field, target, path, isInList) };
+}
+
+const declaredAs = ({ name, nullable, metadata }: Field): Pick<Field, 'name' | 'nullable' | 'metadata'> => ({
+  name,
+  nullable,
+  metadata,
+});
+
+function fittedChildren(field: Field, target: Field, path: readonly string[], isInList: boolean): readonly Field[] {
+  if (!isStruct(field) || !isStruct(target)) {
+    return field.children.map((child, i) => {
+      const other = target.children[i];
+      return other === undefined ? child : fittedField(child, other, path, true);
+    });
+  }
+  const unknown = field.children.find(({ name }) => childNamed(target, name) === undefined);
+  if (unknown !== undefined) throw refuseColumn([...path, unknown.name], 'does not exist in the table');
+  return target.children.map((child) => {
+    const sent = childNamed(field, child.name);
+    if (sent !== undefined) return fittedField(sent, child, path, isInList);
+    if (!isInList) return child;
+    throw refuseColumn(
+      [...path, child.name],
+      'is missing in the source: a struct in a list has all fields of the table',
+    );
+  });
+}
+
+export interface AbsentField {
+  readonly field: Field;
+  readonly path: FieldPath;
+}
+
+/** The outermost fields of the table's structs that the source does not send, of the columns that it sends. */
+export const absentFields = (source: Schema, table: Schema): readonly AbsentField[] =>
+  absentOf(source.fields, table.fields, []);
+
+function absentOf(
+  source: readonly Field[],
+  table: readonly Field[],
+  parent: readonly string[],
+): readonly AbsentField[] {
+  return source.flatMap((field) => {
+    const target = table.find(({ name }) => name === field.name);
+    if (target === undefined || !isStruct(field) || !isStruct(target)) return [];
+    const segments = [...parent, field.name];
+    const own = target.children.filter(({ name }) => childNamed(field, name) === undefined);
+    return [
+      ...own.map((child) => ({ field: child, path: { segments: [...segments, child.name] } })),
+      ...absentOf(field.children, target.children, segments),
+    ];
+  });
+}
