@@ -12,6 +12,7 @@ import {
   encodeBatch,
   encodeDictionary,
   encodeMessage,
+  encodeMessages,
   encodeSchema,
   encodeStream,
   endOfStream,
@@ -21,6 +22,7 @@ import {
 } from '#test/fixtures/ipc-writer.ts';
 import { type HeaderFields, startTestService, type TestService } from '#test/fixtures/service.ts';
 import { polarsStreams } from '#test/fixtures/streams.ts';
+import { refused, succeeded } from '#test/http/checked-service.ts';
 import { entriesUnder, openStored } from '#test/http/stored.ts';
 import { numbersFrom, wideRows, wideSchema, wideStream } from '#test/http/wide-table.ts';
 
@@ -186,14 +188,75 @@ describe('dictionaries that grow while the stream comes', () => {
     });
   }
 
-  test('are refused where one is replaced: a file could not say so', async () => {
-    const letters = (text: string) =>
-      encodeDictionary(5n, encodeColumn({ ...words, dictionary: undefined }, [text], new Map()), 'none');
-    const stream = Buffer.concat([encodeSchema(wordSchema), letters('a'), letters('b'), endOfStream]);
-    const { status, body } = await service.post('/v1/table/replaced/create', stream);
-    assert.equal(status, 400);
-    assert.match(String(body.error), /^message 3 \(dictionary batch\): dictionary 5 is replaced/);
+  /** Each batch with a dictionary of its own. */
+  const replacing = (first: number, texts: readonly (readonly (string | null)[])[], codec: Codec = 'none'): Buffer => {
+    const messages = texts.flatMap((values, i) => {
+      const start = first + texts.slice(0, i).flat().length;
+      return encodeMessages(wordSchema, [{ n: values.map((_, k) => BigInt(start + k)), word: values }], codec).slice(1);
+    });
+    return Buffer.concat([encodeSchema(wordSchema), ...messages, endOfStream]);
+  };
+
+  for (const codec of ['none', 'lz4', 'zstd'] as const) {
+    test(`may be replaced: each batch has its values, in a create, an insert and a merge, buffers ${codec}`, async () => {
+      const table = `replaced_${codec}`;
+      const texts = [
+        ['a', null, 'b'],
+        ['b', 'c', 'a'],
+        ['d', null, 'd'],
+        ['a', null, 'b'],
+      ];
+      succeeded(await service.post(`/v1/table/${table}/create`, replacing(0, texts, codec)));
+      succeeded(await service.post(`/v1/table/${table}/insert`, replacing(12, texts, codec)));
+      succeeded(
+        await service.post(
+          `/v1/table/${table}/merge_insert?on=n`,
+          replacing(
+            22,
+            [
+              ['b', 'a'],
+              ['c', 'b'],
+            ],
+            codec,
+          ),
+        ),
+      );
+      const { word } = ordered(await (await openStored(service.tablesFolder, table)).rows(), 'n');
+      assert.deepEqual(word, [...[...texts, ...texts].flat().slice(0, 22), 'b', 'a', 'c', 'b']);
+    });
+  }
+
+  test('are refused where an index lies outside its own, or has too few bits for all values together', async () => {
+    const texts = (from: number) => Array.from({ length: 60 }, (_, i) => `${from + i}`);
+    const many = await service.post('/v1/table/many/create', replacing(0, [texts(0), texts(30)]));
+    refused(many, 400, 13, /^message 5 \(record batch\): column word: its index type is too small/);
+    const [, letters, batch] = encodeMessages(wordSchema, [{ n: [1n, 2n], word: ['a', 'b'] }]) as [
+      Buffer,
+      Buffer,
+      Buffer,
+    ];
+    const shorter = encodeDictionary(5n, encodeColumn({ ...words, dictionary: undefined }, ['b'], new Map()), 'none');
+    const stream = Buffer.concat([encodeSchema(wordSchema), letters, shorter, batch, endOfStream]);
+    const outside = await service.post('/v1/table/outside/create', stream);
+    refused(outside, 400, 13, /^message 4 \(record batch\): column word: an index lies outside its dictionary$/);
   });
+});
+
+test('dictionaries that the engine cannot join are left as they are by a compaction, and refused in one stream', async (t) => {
+  const service = await startTestService((clean) => t.after(clean));
+  const texts = Array.from({ length: 100 }, (_, i) => `${i}`);
+  const rows = (from: number) => ({ n: texts.map((_, i) => BigInt(from + i)), word: texts });
+  succeeded(await service.post('/v1/table/t/create', encodeStream(wordSchema, [rows(0)])));
+  succeeded(await service.post('/v1/table/t/insert', encodeStream(wordSchema, [rows(100)])));
+  succeeded(await service.post('/v1/table/t/maintain'));
+  assert.deepEqual((await (await openStored(service.tablesFolder, 't')).rows()).word, [...texts, ...texts]);
+  const both = encodeStream(wordSchema, [rows(200), rows(300)]);
+  refused(
+    await service.post('/v1/table/t/insert', both),
+    400,
+    13,
+    /^message 4 .*: column word: its index type is too small/,
+  );
 });
 
 describe('a limit counts what a compressed body unfolds to (P7)', () => {

@@ -117,6 +117,11 @@ export function openDictionary(file: Buffer, block: Block): { readonly id: bigin
   return { id: header.int64(0), values: new BatchBuffers(values, body) };
 }
 
+export interface CheckedBatch {
+  readonly rows: number;
+  readonly decodedBytes: number;
+}
+
 interface BatchToCheck {
   /** The `RecordBatch` table of the message. */
   readonly header: FlatTable;
@@ -236,7 +241,7 @@ function isCompressed(compression: FlatTable | undefined): boolean {
  * Answers the bytes of all buffers after decompression. Throws `InvalidInput` or `BodyTooLarge`; the caller adds which message
  * it was.
  */
-export function checkBatch(batch: BatchToCheck): { readonly rows: number; readonly decodedBytes: number } {
+export function checkBatch(batch: BatchToCheck): CheckedBatch {
   const buffers = new BatchBuffers(batch.header, batch.body);
   const { rows } = buffers;
   const walk = new BatchWalk(buffers, batch);

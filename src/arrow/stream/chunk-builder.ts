@@ -4,10 +4,12 @@
  */
 import { invalidInput } from '../../kernel/errors.ts';
 import type { BodyAccount } from '../../memory/body-memory.ts';
-import { type Block, fileTail, type IpcFile } from '../format/ipc-file.ts';
+import { type BatchBuffers, openDictionary } from '../column/batch-buffers.ts';
+import { type Block, fileTail, type IpcFile, type MessageToWrite } from '../format/ipc-file.ts';
 import { type FlatTable, magic, prefixBytes } from '../format/message.ts';
 import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
 import { sameType } from '../schema/schema-rules.ts';
+import { requireRoom, UnifiedDictionary } from './unified-dictionary.ts';
 
 /**
  * Bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
@@ -79,12 +81,15 @@ export class Arena {
 /** What decompression takes in addition to the bytes that are there already; nothing for plain buffers. */
 const extraBytes = (decodedBytes: number, sentBytes: number): number => Math.max(0, decodedBytes - sentBytes);
 
-interface DictionaryBatch {
+export interface DictionaryBatch {
   readonly id: bigint;
   /** The dictionary's values as a column of their own. */
   readonly values: Field;
   /** The `RecordBatch` table of the values. */
   readonly header: FlatTable;
+  readonly isDelta: boolean;
+  /** In place of this dictionary and of those before it; undefined where none is replaced. */
+  readonly unified: UnifiedDictionary | undefined;
 }
 
 /** What every chunk of a stream begins with: its schema, and its dictionaries as they arrive. */
@@ -98,7 +103,9 @@ export class Preamble {
   readonly #messages: Buffer[];
   /** By id, the values of each dictionary that the schema names. */
   readonly #values = new Map<bigint, Field>();
-  readonly #arrived = new Set<bigint>();
+  /** By id, what has arrived of each, or stands for it. */
+  readonly #arrived = new Map<bigint, BatchBuffers[]>();
+  readonly #unified = new Map<bigint, UnifiedDictionary>();
   /** Of `decodedBytes`, what they are more than the bytes of the dictionaries as sent. */
   #extraBytes = 0;
 
@@ -113,28 +120,51 @@ export class Preamble {
 
   readonly hasDictionary = (id: bigint): boolean => this.#arrived.has(id);
 
-  /** A delta extends its dictionary. A file cannot say that a dictionary is replaced: the last one would win for all. */
+  /** Those that were replaced, by id. */
+  get unified(): ReadonlyMap<bigint, UnifiedDictionary> {
+    return this.#unified;
+  }
+
+  /** A delta extends its dictionary; any other replaces the one before. */
   openDictionary(header: FlatTable): DictionaryBatch {
     const id = header.int64(0);
     const isDelta = header.uint8(2) !== 0;
     const values = this.#values.get(id);
     if (values === undefined) throw invalidInput(`no column uses dictionary ${id}`);
-    if (this.#arrived.has(id) && !isDelta) throw invalidInput(`dictionary ${id} is replaced within the stream`);
     if (!this.#arrived.has(id) && isDelta) throw invalidInput(`dictionary ${id} begins with a delta`);
     const batch = header.table(1);
     if (batch === undefined) throw invalidInput(`dictionary ${id} has no values`);
-    return { id, values, header: batch };
+    return { id, values, header: batch, isDelta, unified: this.#unifiedOf(id, values, isDelta) };
+  }
+
+  #unifiedOf(id: bigint, values: Field, isDelta: boolean): UnifiedDictionary | undefined {
+    const before = this.#arrived.get(id);
+    const known = this.#unified.get(id);
+    if (known !== undefined || before === undefined || isDelta) return known;
+    const unified = new UnifiedDictionary(id, values);
+    for (const part of before) unified.addStored(part);
+    this.#unified.set(id, unified);
+    return unified;
   }
 
   /** `message` is kept. */
   addDictionary(id: bigint, message: Buffer, metaLength: number, decodedBytes: number): void {
     const bodyLength = message.length - metaLength;
-    this.#arrived.add(id);
+    const { values } = openDictionary(message, { offset: 0, metaLength, bodyLength });
+    const parts = this.#arrived.get(id) ?? [];
+    this.#arrived.set(id, parts);
+    parts.push(values);
     this.#messages.push(message);
     this.blocks.push({ offset: this.bytes, metaLength, bodyLength });
     this.bytes += message.length;
     this.decodedBytes += decodedBytes;
     this.#extraBytes += extraBytes(decodedBytes, bodyLength);
+  }
+
+  /** Of a chunk with several batches. */
+  requireRoomInIndexes(): void {
+    if (this.#arrived.size === 0) return;
+    requireRoom(this.schema.fields, (id) => (this.#arrived.get(id) ?? []).reduce((sum, { rows }) => sum + rows, 0));
   }
 
   writeTo(arena: Arena): void {
@@ -197,9 +227,20 @@ export class ChunkBuilder {
     this.arena.charge(extraBytes(decodedBytes, block.bodyLength) + nullBytes);
     // The engine takes time for batches without rows too, so at most one of them reaches it.
     if (rows > 0 || this.#batches.length === 0) this.#batches.push(block);
+    if (this.#batches.length > 1) this.preamble.requireRoomInIndexes();
     this.#rows += rows;
     this.decodedBytes += decodedBytes + nullBytes;
     this.#batchBytes += block.metaLength + block.bodyLength;
+  }
+
+  /** Another message in place of the last one, which lies at the end of the arena. Answers where it is. */
+  replaceLast({ offset }: Block, { head, bodyLength, fill }: MessageToWrite): Block {
+    const body = Buffer.alloc(bodyLength);
+    fill(body); // out of the message that goes
+    this.arena.cut(offset);
+    this.arena.append(head);
+    this.arena.append(body);
+    return { offset, metaLength: head.length, bodyLength };
   }
 
   finish(): IpcChunk {

@@ -79,8 +79,7 @@ export class JoinedDictionaries {
         parts.map((part) => ({ data: readBatch(part.values, [values])[0]!, runs: allRows(part.values.rows) })),
       );
       const rows = parts.reduce((sum, part) => sum + part.values.rows, 0);
-      const message = plan.message(rows);
-      yield { ...message, head: dictionaryHead(dictionary.id, message) };
+      yield dictionaryMessage(dictionary.id, plan.message(rows), false);
     }
   }
 
@@ -141,8 +140,8 @@ function shiftIndices(bytes: Uint8Array, { index }: Dictionary, by: number): voi
 }
 
 /** The message of a dictionary around the table of a record batch's message. */
-function dictionaryHead(id: bigint, { head, bodyLength }: MessageToWrite): Buffer {
-  const metadata = head.subarray(prefixBytes);
+export function dictionaryMessage(id: bigint, message: MessageToWrite, isDelta: boolean): MessageToWrite {
+  const metadata = message.head.subarray(prefixBytes);
   const batch = FlatTable.root(metadata).table(2);
   if (batch === undefined) throw new Error('a message without a header');
   const builder = new Builder(metadata.length + 128);
@@ -150,5 +149,7 @@ function dictionaryHead(id: bigint, { head, bodyLength }: MessageToWrite): Buffe
   builder.startObject(3);
   builder.addFieldInt64(0, id, 0n);
   builder.addFieldOffset(1, copy - batch.at, 0);
-  return finishMessage(builder, 'dictionary batch', builder.endObject(), bodyLength);
+  builder.addFieldInt8(2, Number(isDelta), 0);
+  const head = finishMessage(builder, 'dictionary batch', builder.endObject(), message.bodyLength);
+  return { ...message, head };
 }

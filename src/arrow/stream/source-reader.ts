@@ -8,13 +8,14 @@
 import { LRUCache } from 'lru-cache';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
-import { checkBatch } from '../column/batch-buffers.ts';
+import { BatchBuffers, type CheckedBatch, checkBatch } from '../column/batch-buffers.ts';
 import { type Block, describeForeignFormat } from '../format/ipc-file.ts';
 import { continuation, type FlatTable, type Message, magic, prefixBytes, readMessage } from '../format/message.ts';
 import { readSchemaTable } from '../schema/read-schema.ts';
 import type { IpcChunk, Schema } from '../schema/schema.ts';
 import { checkNames } from '../schema/schema-rules.ts';
-import { Arena, ChunkBuilder, Preamble } from './chunk-builder.ts';
+import { Arena, ChunkBuilder, type DictionaryBatch, Preamble } from './chunk-builder.ts';
+import { withUnifiedIndexes } from './unified-dictionary.ts';
 
 export interface IpcLimits {
   /** A chunk ends with the batch that brings it to this size, encoded or decoded. */
@@ -50,6 +51,8 @@ export const bytesAround = 4 << 10;
  * where its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
  */
 const keyBytesPerRow = 32;
+/** Of a dictionary that replaces another one: where it is looked up. */
+const unifiedBytesPerValue = 128;
 /** Batches with rows. To read as many takes a tenth of a second. */
 const mostBatchesOfMerge = 1 << 14;
 /** A declared length is believed this far: more is taken when bytes have come. */
@@ -232,19 +235,43 @@ export class ArrowSource {
     const limits = { body, maxDecodedBytes, hasDictionary: preamble.hasDictionary };
     if (kind === 'schema') throw invalidInput('a second schema');
     if (kind === 'record batch') {
-      const batch = checkBatch({ header, fields: preamble.schema.fields, ...limits });
-      chunk.addBatch(block, batch.rows, batch.decodedBytes);
+      const { fields } = preamble.schema;
+      const batch = checkBatch({ header, fields, ...limits });
+      const { unified } = preamble;
+      const moved = withUnifiedIndexes(new BatchBuffers(header, body), fields, unified);
+      chunk.addBatch(moved ? chunk.replaceLast(block, moved) : block, batch.rows, batch.decodedBytes);
       return batch.rows;
     }
     const dictionary = preamble.openDictionary(header);
-    const { rows, decodedBytes } = checkBatch({ header: dictionary.header, fields: [dictionary.values], ...limits });
-    const bytes = chunk.arena.view(block.offset, chunk.arena.used);
+    const values = checkBatch({ header: dictionary.header, fields: [dictionary.values], ...limits });
+    this.#addDictionary(dictionary, body, block, chunk, values);
+    return values.rows;
+  }
+
+  #addDictionary(
+    { id, header, isDelta, unified }: DictionaryBatch,
+    body: Buffer,
+    block: Block,
+    chunk: ChunkBuilder,
+    { rows, decodedBytes }: CheckedBatch,
+  ): void {
+    const { preamble, arena } = chunk;
+    let added = { block, decodedBytes };
+    if (unified !== undefined) {
+      arena.charge(rows * unifiedBytesPerValue + decodedBytes);
+      const delta = unified.add(new BatchBuffers(header, body), isDelta);
+      if (delta === undefined) {
+        arena.cut(block.offset);
+        return;
+      }
+      added = { block: chunk.replaceLast(block, delta.message), decodedBytes: delta.bytes };
+    }
+    const bytes = arena.view(block.offset, arena.used);
     if (preamble.bytes + bytes.length > this.#limits.maxMessageBytes) {
       throw tooLarge('the sum of the dictionaries', this.#limits.maxMessageBytes);
     }
-    preamble.addDictionary(dictionary.id, Buffer.from(bytes), block.metaLength, decodedBytes);
-    chunk.addDictionary(block, decodedBytes);
-    return rows;
+    preamble.addDictionary(id, Buffer.from(bytes), added.block.metaLength, added.decodedBytes);
+    chunk.addDictionary(added.block, added.decodedBytes);
   }
 
   /** The next message at the end of `arena`, or undefined at the end of the stream, of which nothing is kept. */

@@ -282,11 +282,6 @@ describe('a stream that is not well-formed is refused, naming the message', () =
       [start, batch, dictionary],
       /message 2 \(record batch\): dictionary 1 is used/,
     ],
-    [
-      'a dictionary that is replaced',
-      [start, dictionary, batch, dictionary],
-      /message 4 \(dictionary batch\).*replaced/,
-    ],
     ['a dictionary of no column', [schemaMessage, dictionary], /message 2 \(dictionary batch\): no column uses/],
     ['a tensor', [schemaMessage, encodeMessage({ kind: 'tensor', header: [] })], /message 2: tensors/],
     ['old metadata', [encodeMessage({ kind: 'schema', header: [], version: 3 })], /message 1: metadata version V4/],

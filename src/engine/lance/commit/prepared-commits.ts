@@ -5,6 +5,11 @@
  */
 import { join, relative } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { quoteSegment } from '../../../arrow/schema/field-path.ts';
+import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
+import type { Field } from '../../../arrow/schema/schema.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { columnFiles, columnsOfIndex, keepsColumnFiles } from '../../../lance-format/manifest/column-files.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
@@ -31,7 +36,7 @@ import type { RowAddress } from '../../port/row-address.ts';
 import type { PreparedCommit } from '../../port/upkeep.ts';
 import { deletionsFile } from '../live-rows/deletion-files.ts';
 import { CompactionRemap, LiveRowMap, type Tracked } from '../live-rows/live-rows.ts';
-import type { NativeTable } from '../native/native.ts';
+import { type NativeTable, queryOf, resultsOf } from '../native/native.ts';
 import { buildNativeIndex, partitionsHint } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { type BranchCommits, type HeadManifest, liftOnHead } from './branch-commits.ts';
@@ -167,7 +172,27 @@ function hintsOf({ options }: IndexSpec): Readonly<Record<string, string>> {
   return partitions === undefined ? {} : { [partitionsHint]: String(partitions) };
 }
 
-/** undefined if the version is not there, or if the engine sees nothing to compact. */
+/**
+ * The engine joins the dictionaries of what it compacts, and where the indexes have too few bits for all values it writes what it
+ * cannot read: such fragments are left as they are.
+ */
+async function hasReadableDictionaries(table: NativeTable): Promise<boolean> {
+  const { fields } = readSchemaOfIpcFile((await table.schema()) as IpcFile);
+  const columns = fields.filter(hasShortIndexes).map(({ name }) => ({ name, expression: quoteSegment(name) }));
+  if (columns.length === 0) return true;
+  try {
+    for await (const _ of resultsOf(async () => queryOf(table, undefined), columns));
+    return true;
+  } catch (error) {
+    if (error instanceof LancegateError) return false;
+    throw error;
+  }
+}
+
+const hasShortIndexes = ({ dictionary, children }: Field): boolean =>
+  (dictionary !== undefined && dictionary.index.bitWidth < 32) || children.some(hasShortIndexes);
+
+/** undefined if the version is not there, or if the engine sees nothing to compact that can be. */
 export async function prepareCompaction(
   parts: PreparationParts,
   version: number,
@@ -182,9 +207,14 @@ export async function prepareCompaction(
     only: new Set(ids),
     hasJsonAsBytes: true,
   });
-  const staged = await staging.change(clone, (open) => usingTable(open, (table) => table.optimize(0, false)));
+  let isReadable = false;
+  const compact = async (table: NativeTable): Promise<void> => {
+    await table.optimize(0, false);
+    isReadable = await hasReadableDictionaries(table);
+  };
+  const staged = await staging.change(clone, (open) => usingTable(open, compact));
   const groups = staged.transactions.flatMap((each) => rewriteGroupsOf(each) ?? []);
-  if (groups.length > 0) {
+  if (groups.length > 0 && isReadable) {
     const manifest = withOwnColumns(staged.manifest, current.bytes);
     return new CompactedFragments(parts, { ...staged, manifest }, groups, version);
   }
