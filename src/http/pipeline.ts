@@ -104,7 +104,7 @@ export class RequestPipeline {
     this.#requireLength(raw, prepared.body);
     const request = { context, principal, prepared, reservation, signal: input.scope.signal };
     const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined;
-    const owner = isAllowed ? await this.#deps.forwarding?.elsewhere(prepared, principal) : undefined;
+    const owner = isAllowed ? await this.#deps.forwarding?.elsewhere(prepared, request) : undefined;
     context.handler = owner === undefined ? this.#answersHere(request) : this.#answersElsewhere(request, owner);
   }
 
@@ -130,7 +130,7 @@ export class RequestPipeline {
     forwarding: NonNullable<HttpDeps['forwarding']>,
   ): Promise<Answer> {
     const { text, answer } = await asking;
-    const owner = await forwarding.elsewhere(prepared, principal);
+    const owner = await forwarding.elsewhere(prepared, { principal, signal });
     if (owner === undefined) return answer();
     const forwarded = withText({ ...headOf(context), principal, signal }, text);
     return (await forwarding.forward(forwarded, prepared, owner)) ?? answer();

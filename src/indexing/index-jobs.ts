@@ -4,11 +4,12 @@
  * what it has built is removed by the next start.
  */
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import { writerMoved } from '../catalog/refusals.ts';
 import type { Snapshot } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
-import { LancegateError, queueIsFull } from '../kernel/errors.ts';
+import { isOutcomeUnknown, LancegateError, queueIsFull } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import { markBranch } from '../table/mark-branch.ts';
@@ -61,7 +62,8 @@ export interface IndexJob extends IndexOrder {
 interface OpenJob extends IndexJob {
   state: JobState;
   failure: LancegateError | undefined;
-  readonly cancelling: AbortController;
+  /** Aborts with what the job fails with. */
+  readonly ending: AbortController;
 }
 
 /** Ended ones included; the oldest of those are forgotten first. */
@@ -93,7 +95,7 @@ export class IndexJobs {
       state: 'IN_PROGRESS',
       failure: undefined,
       ended,
-      cancelling: new AbortController(),
+      ending: new AbortController(),
     };
     this.#jobs.set(job.id, job);
     void this.#run(job).then(resolve, reject);
@@ -112,24 +114,35 @@ export class IndexJobs {
   /** Resolves when the job has ended: cancelled, or as it did before. */
   async cancel({ id }: Pick<IndexJob, 'id'>): Promise<void> {
     const job = this.#jobs.get(id);
-    if (job === undefined) return;
-    job.cancelling.abort(cancelled());
-    await job.ended.catch(() => undefined);
+    if (job !== undefined) await this.#end(job, cancelled());
   }
 
-  /** Cancels those of a table that another process writes to from now on. */
-  async cancelOf(table: TableRef): Promise<void> {
-    const name = showTable(table);
-    await Promise.all(this.#running.filter((job) => showTable(job.table.ref) === name).map((job) => this.cancel(job)));
+  /** Ends those of a table that another process writes to from now on, which can build them again. */
+  async handOver(table: TableRef): Promise<void> {
+    await Promise.all(this.#runningOn(table).map((job) => this.#end(job, writerMoved(table))));
   }
 
-  /** Cancels all that run, and resolves when they have ended. */
+  isBuilding(table: TableRef): boolean {
+    return this.#runningOn(table).length > 0;
+  }
+
+  /** Ends all that run. */
   async close(): Promise<void> {
-    await Promise.all(this.#running.map((job) => this.cancel(job)));
+    await Promise.all(this.#running.map((job) => this.#end(job, stopping())));
+  }
+
+  async #end({ ending, ended }: OpenJob, reason: LancegateError): Promise<void> {
+    ending.abort(reason);
+    await ended.catch(() => undefined);
   }
 
   get #running(): readonly OpenJob[] {
     return [...this.#jobs.values()].filter(({ state }) => state === 'IN_PROGRESS');
+  }
+
+  #runningOn(table: TableRef): readonly OpenJob[] {
+    const name = showTable(table);
+    return this.#running.filter((job) => showTable(job.table.ref) === name);
   }
 
   #forgetOldest(): void {
@@ -148,8 +161,8 @@ export class IndexJobs {
       this.#deps.logger.info({ ...fields, durationMs: performance.now() - startMs }, 'built an index for a client');
       return counts;
     } catch (error) {
-      const failure = asFailure(error);
-      job.state = job.cancelling.signal.aborted ? 'CANCELLED' : 'FAILED';
+      const failure = failureOf(job, error);
+      job.state = failure.kind === 'JobCancelled' ? 'CANCELLED' : 'FAILED';
       job.failure = failure;
       this.#deps.logger.info({ ...fields, state: job.state, error }, 'an index was not built; nothing was written');
       throw failure;
@@ -160,7 +173,7 @@ export class IndexJobs {
     const { engine, access } = this.#deps;
     const { table, branch } = job;
     return access.onFilesOf(table, async () => {
-      await markBranch(this.#deps, table, branch, job.cancelling.signal);
+      await markBranch(this.#deps, table, branch, job.ending.signal);
       const dataset = await engine.open({ location: table.location, branch });
       try {
         return await this.#buildOn(dataset, job);
@@ -172,7 +185,7 @@ export class IndexJobs {
 
   async #buildOn(dataset: Snapshot & IndexedBranch, job: OpenJob): Promise<WriteCounts> {
     const { table, branch, spec, isReplacing, transactionId, keyed } = job;
-    const { signal } = job.cancelling;
+    const { signal } = job.ending;
     const layout = await dataset.layout();
     const unpin = this.#deps.pins.pin({ tableId: table.id, branch }, await dataset.version(), layout);
     const principal = principalKey(job.scope.principal);
@@ -197,6 +210,15 @@ export class IndexJobs {
 
 const cancelled = (): LancegateError =>
   new LancegateError('JobCancelled', 'the job was cancelled; nothing was written');
+
+const stopping = (): LancegateError =>
+  new LancegateError('SlowDown', 'the service is stopping; nothing was written', { retryAfterSeconds: 5 });
+
+/** Of a job that was ended, and wrote nothing, why it was. */
+function failureOf({ ending: { signal } }: OpenJob, error: unknown): LancegateError {
+  const failure = asFailure(error);
+  return signal.aborted && !isOutcomeUnknown(failure) ? (signal.reason as LancegateError) : failure;
+}
 
 const asFailure = (error: unknown): LancegateError =>
   error instanceof LancegateError ? error : new LancegateError('Internal', 'an index build failed', { cause: error });

@@ -118,7 +118,7 @@ export const dropNamespace =
   ) =>
   async (
     { namespace, mode, behavior, mayDrop, dropped }: DropNamespaceCommand,
-    _scope?: RequestScope,
+    { signal }: Pick<RequestScope, 'signal'>,
     answered?: AnswerOf<void>,
   ): Promise<void> => {
     const existing = await catalog.findNamespace(namespace);
@@ -132,7 +132,7 @@ export const dropNamespace =
     if (!allowed) {
       throw new LancegateError('PermissionDenied', 'not everything inside the namespace may be dropped; nothing was');
     }
-    using _tables = await owners.acquire(tables);
+    using _tables = await owners.acquire(tables, signal);
     const steps = [
       ...tables.map((table) => async () => {
         await dropTable({ table });

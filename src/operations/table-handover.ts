@@ -4,6 +4,8 @@ import type { BranchRecovery, Datasets } from '../engine/port/engine.ts';
 import type { IndexJobs } from '../indexing/index-jobs.ts';
 import type { NewId } from '../kernel/clock.ts';
 import type { TableRef } from '../kernel/ids.ts';
+import type { Release } from '../kernel/read-write-lock.ts';
+import { firstOf } from '../kernel/request-scope.ts';
 import type { MaintenanceScheduler } from '../maintenance/scheduler.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
@@ -52,10 +54,9 @@ export class TableHandover implements OwnedWork {
 
   /** What is left of a failed create or drop, or of a commit that may not be durable, is for the next owner. */
   async handOver(table: TableRef, signal: AbortSignal): Promise<'settled' | 'unsettled' | 'busy'> {
-    const { catalog, maker, locks, recoveryMarks, indexJobs } = this.#deps;
+    const { catalog, maker, recoveryMarks } = this.#deps;
     if (maker.isMaking(table)) return 'busy';
-    await indexJobs.cancelOf(table);
-    const release = await locks.lockLast(table, signal).catch(nothingIfAborted(signal));
+    const release = await this.#lockLast(table, signal).catch(nothingIfAborted(signal));
     if (release === undefined) return 'busy';
     try {
       if (maker.isMaking(table)) return 'busy';
@@ -69,6 +70,11 @@ export class TableHandover implements OwnedWork {
     }
   }
 
+  async #lockLast(table: TableRef, signal: AbortSignal): Promise<Release> {
+    await firstOf(this.#deps.indexJobs.handOver(table), signal);
+    return this.#deps.locks.lockLast(table, signal);
+  }
+
   async forget(table: TableRef): Promise<void> {
     const { catalog, datasets, recoveryMarks, writer, maintenance } = this.#deps;
     maintenance.forget(table);
@@ -80,7 +86,8 @@ export class TableHandover implements OwnedWork {
   }
 
   isIdle(table: TableRef): boolean {
-    return this.#deps.locks.isIdle(table) && !this.#deps.maker.isMaking(table);
+    const { locks, maker, indexJobs } = this.#deps;
+    return locks.isIdle(table) && !maker.isMaking(table) && !indexJobs.isBuilding(table);
   }
 }
 

@@ -23,6 +23,8 @@ export type HandOver = 'if idle' | 'if not busy' | 'in any case';
 const closingMs = 100;
 /** An attempt waits this long for what has a lock of the table. Then the name stays here, except at the end of the process. */
 const handOverWithinMs = 1_000;
+/** Whatever else it waits for, it is given up then: what waits for the name must not wait for ever. */
+const givenUpAfterMs = 3_000;
 /** Names of which a handover may be under way at once. */
 export const handOversAtOnce = 16;
 
@@ -73,16 +75,20 @@ export class Handovers {
   }
 
   async #endWork(table: TableRef, work: OwnedWork): Promise<'settled' | 'unsettled' | 'busy' | 'late'> {
+    const { clock, logger } = this.#deps;
     const late = new AbortController();
-    const cancel = this.#deps.clock.schedule(handOverWithinMs, () => late.abort(writerMoved(table)));
+    const givenUp = Promise.withResolvers<'busy'>();
+    const cancelLate = clock.schedule(handOverWithinMs, () => late.abort(writerMoved(table)));
+    const cancelGivenUp = clock.schedule(givenUpAfterMs, () => givenUp.resolve('busy'));
     try {
-      return await work.handOver(table, late.signal);
+      return await Promise.race([work.handOver(table, late.signal), givenUp.promise]);
     } catch (error) {
       if (late.signal.aborted) return 'late';
-      this.#deps.logger.warn({ table: showTable(table), error }, 'a table could not be handed over in order');
+      logger.warn({ table: showTable(table), error }, 'a table could not be handed over in order');
       return 'unsettled';
     } finally {
-      cancel();
+      cancelLate();
+      cancelGivenUp();
     }
   }
 

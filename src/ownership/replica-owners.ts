@@ -11,6 +11,7 @@ import { writerMoved } from '../catalog/refusals.ts';
 import type { NameOwner, OwnerCatalog, Replica, ReplicaCatalog } from '../catalog/replica-port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
+import { firstOf } from '../kernel/request-scope.ts';
 import {
   type OwnedWork,
   type Owner,
@@ -139,21 +140,21 @@ export class ReplicaOwners implements TableOwners {
    * Names are kept in one order, the same in all replicas. A name that is had while an earlier one is missing may still be handed over,
    * so no two works wait for each other.
    */
-  async acquire(tables: readonly TableRef[]): Promise<Disposable> {
+  async acquire(tables: readonly TableRef[], signal: AbortSignal): Promise<Disposable> {
     const { catalog, monotonicMs } = this.#deps;
     const untilMs = monotonicMs() + acquireWithinMs;
     using kept = new DisposableStack();
     let missing = this.#keepUpToMissing(tables.toSorted(byKey), kept);
     let next: TableRef | undefined;
     for (;;) {
-      await Promise.all(missing.map((table) => this.#claim(table)));
+      await firstOf(Promise.all(missing.map((table) => this.#claim(table))), signal);
       missing = this.#keepUpToMissing(missing, kept);
       if (missing.length === 0) return kept.move();
       const isNearer = missing[0] !== next;
       next = missing[0]!;
       if (monotonicMs() > untilMs || this.#successorOf(next) !== undefined) throw writerMoved(next);
       await catalog.wantNames(isNearer ? missing : [next], this.#id); // another work may have asked for it meanwhile
-      await this.#pause(acquireEveryMs);
+      await firstOf(this.#pause(acquireEveryMs), signal);
     }
   }
 

@@ -1,6 +1,6 @@
 import type { BranchName, TableRef } from '../kernel/ids.ts';
 import { ReadWriteLock, type Release } from '../kernel/read-write-lock.ts';
-
+import { firstOf } from '../kernel/request-scope.ts';
 import { EmbeddedOwners, type TableOwners } from './table-owners.ts';
 
 /** What refusals call the members of the queue of a lock or of a branch. */
@@ -91,8 +91,9 @@ export class TableLocks {
 
   async #lockOwn(table: TableRef, mode: 'shared' | 'exclusive', signal: AbortSignal): Promise<Release> {
     for (;;) {
+      signal.throwIfAborted();
       const holding = this.#owners.hold(table);
-      if (holding !== undefined) await holding;
+      if (holding !== undefined) await firstOf(holding, signal); // its handover may wait for whom this signal ends
       const release = await this.#lockTable(table, mode, signal);
       if (this.#owners.isOwn(table)) return release;
       release();

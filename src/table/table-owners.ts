@@ -44,7 +44,7 @@ export interface OwnedWork {
   handOver(table: TableRef, signal: AbortSignal): Promise<'settled' | 'unsettled' | 'busy'>;
   /** Another process may have written to what has the name: what is known of its branches does not hold any more. */
   forget(table: TableRef): Promise<void>;
-  /** Nothing of this process waits for or holds a lock of the table. */
+  /** Nothing of this process waits for or holds a lock of the table, or builds an index of it for a client. */
   isIdle(table: TableRef): boolean;
 }
 
@@ -72,9 +72,9 @@ export interface TableOwners extends FindsOwner {
   confirm(table: TableRef): Promise<void> | undefined;
   /**
    * As `hold`, of several names, and from other replicas too: those hand them over first. This process keeps them until the result is
-   * disposed of.
+   * disposed of. Throws the signal's reason when it aborts first.
    */
-  acquire(tables: readonly TableRef[]): Promise<Disposable>;
+  acquire(tables: readonly TableRef[], signal: AbortSignal): Promise<Disposable>;
   /** Hands over every name that can be, while requests are still taken: others claim them from now on. */
   leave(): Promise<void>;
   /** Hands over every name. Resolves when none is owned any more. To be called when nothing is under way. */

@@ -5,6 +5,7 @@ import { type TestContext, test } from 'node:test';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location, NamespacePath, ObjectName, TableRef } from '#src/kernel/ids.ts';
+import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { dropNamespace } from '#src/operations/namespaces.ts';
 import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -27,7 +28,10 @@ async function cascade(t: TestContext, beforeDrop: (parts: CascadeParts, name: s
     return { table, location, properties, storageOptions: {}, created: undefined };
   });
   const dropped = ({ name }: TableRef): void => void gone.push(name);
-  const ending = drop({ namespace, mode: 'fail', behavior: 'cascade', mayDrop: () => true, dropped });
+  const ending = drop(
+    { namespace, mode: 'fail', behavior: 'cascade', mayDrop: () => true, dropped },
+    { signal: neverAborts },
+  );
   return { ending, gone, isThere: async () => (await catalog.findNamespace(namespace)) !== undefined };
 }
 

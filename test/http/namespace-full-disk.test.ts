@@ -6,6 +6,7 @@ import { writerMoved } from '#src/catalog/refusals.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError, storageFull, storageUnavailable } from '#src/kernel/errors.ts';
 import type { NamespacePath, ObjectName } from '#src/kernel/ids.ts';
+import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { dropNamespace } from '#src/operations/namespaces.ts';
 import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
@@ -47,7 +48,10 @@ for (const { step, refusal, kind, left } of [
       assert.fail('there are no tables'),
     );
     await assert.rejects(
-      drop({ namespace: outer, mode: 'fail', behavior: 'cascade', mayDrop: () => true, dropped: () => {} }),
+      drop(
+        { namespace: outer, mode: 'fail', behavior: 'cascade', mayDrop: () => true, dropped: () => {} },
+        { signal: neverAborts },
+      ),
       (error) => error instanceof LancegateError && error.kind === kind,
     );
     const found = await Promise.all([outer, inner].map((path) => catalog.findNamespace(path)));

@@ -1,6 +1,7 @@
 /** What a work has that needs the names of several tables, some of which other replicas own. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { type CreateVersionCommand, createVersions } from '#src/operations/tables/create-version.ts';
 import { TableAccess } from '#src/table/table-access.ts';
@@ -12,7 +13,7 @@ test('a work that needs a name of another replica gets it from there', async (t)
   const [a, b] = [await join('a'), await join('b')];
   await ownerOf(a, table('t'), forwarded);
   let isDone = false;
-  const acquired = b.owners.acquire([table('t'), table('free')]).then(() => {
+  const acquired = b.owners.acquire([table('t'), table('free')], neverAborts).then(() => {
     isDone = true;
   });
   while (!isDone) await pass(500);
@@ -38,7 +39,7 @@ test('two works that each own what the other needs are done one after the other,
   const owned = ({ owners }: Joined) => [first, second].map((name) => owners.isOwn(name));
   await ownerOf(a, first, forwarded);
   await ownerOf(b, second, forwarded);
-  const [ofA, ofB] = [a.owners.acquire([first, second]), b.owners.acquire([second, first])];
+  const [ofA, ofB] = [a.owners.acquire([first, second], neverAborts), b.owners.acquire([second, first], neverAborts)];
   const names = await until(ofA);
   await pass(4_000);
   assert.deepEqual(
@@ -67,7 +68,7 @@ test('works of several replicas that need the same names are all done', async (t
   for (const [index, name] of names.entries()) await ownerOf(replicas[(index * 2) % 3]!, name, forwarded);
   let underWay = 0;
   const work = async ({ owners }: Joined, index: number): Promise<void> => {
-    using _names = await owners.acquire([...names.slice(index), ...names.slice(0, index)]);
+    using _names = await owners.acquire([...names.slice(index), ...names.slice(0, index)], neverAborts);
     underWay += 1;
     assert.equal(underWay, 1);
     await turns();
@@ -83,6 +84,6 @@ test('a replica that leaves acquires nothing, and says so at once', async (t) =>
   const [a, b] = [await join('a'), await join('b')];
   await ownerOf(b, table('t'), forwarded);
   await until(a.owners.leave());
-  assert.equal(await Promise.race([refusalOf(a.owners.acquire([table('t')])), turns()]), 'WriterMoved');
+  assert.equal(await Promise.race([refusalOf(a.owners.acquire([table('t')], neverAborts)), turns()]), 'WriterMoved');
   assert.equal(await ownerOf(b, table('t')), 'b');
 });

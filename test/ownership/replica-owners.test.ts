@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { SharedCatalog } from '#src/catalog/replica-port.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { table } from '#test/contract/catalog/fixtures.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { cluster, forwarded, type Joined, ownerOf, refusalOf, turns } from './joined-replicas.ts';
@@ -224,7 +225,7 @@ test('a name that was lost while it was handed over, and was claimed again, is k
   await ownerOf(a, table('t'), forwarded);
   const work = Promise.withResolvers<'settled'>();
   a.handOver.how = () => work.promise;
-  const acquired = b.owners.acquire([table('t')]);
+  const acquired = b.owners.acquire([table('t')], neverAborts);
   await pass(2_000);
   assert.deepEqual(a.did, ['hands over t']);
   frozen.add('a');

@@ -1,6 +1,7 @@
 /** Which replica names go to, so that each owns its share. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { successorsOfSurplus } from '#src/ownership/placement.ts';
 import { table } from '#test/contract/catalog/fixtures.ts';
 import { cluster, forwarded, type Joined, ownerOf } from './joined-replicas.ts';
@@ -94,6 +95,6 @@ test('a work gets a name that was given to a replica which has not claimed it', 
   const given = await a.catalog.claimName(table('t'), 'a');
   assert.ok('epoch' in given);
   await a.catalog.releaseName({ ref: table('t'), epoch: given.epoch }, 'a', true, 'b');
-  await until(c.owners.acquire([table('t')]));
+  await until(c.owners.acquire([table('t')], neverAborts));
   assert.equal(c.owners.isOwn(table('t')), true);
 });

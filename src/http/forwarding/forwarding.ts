@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { onAbort, type Principal } from '../../kernel/request-scope.ts';
+import { firstOf, onAbort } from '../../kernel/request-scope.ts';
 import type { FindsOwner } from '../../table/table-owners.ts';
 import type { ForwardedAnswer, PreparedRequest } from '../route.ts';
 import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
@@ -39,13 +39,13 @@ export class Forwarding {
    */
   async elsewhere(
     { owned, makesTable = false }: NeedsOwner,
-    principal: Principal,
+    { principal, signal }: Pick<ForwardedRequest, 'principal' | 'signal'>,
     isRepeated = false,
   ): Promise<OtherReplica | undefined> {
     if (owned === undefined) return undefined;
     const isForwarded = principal.vouchedBy !== undefined;
     const question = { mustClaim: isForwarded, mustExist: !makesTable, isRepeated };
-    const owner = await this.#deps.owners.ownerOf(owned, question);
+    const owner = await firstOf(this.#deps.owners.ownerOf(owned, question), signal);
     if (owner.kind === 'self') return undefined;
     if (isForwarded) throw new LancegateError('NotOwner', 'another replica owns the table; nothing was written');
     return owner;
@@ -68,7 +68,7 @@ export class Forwarding {
       const answer = await this.#ask({ ...request, isRepeated }, owner);
       if (!(answer instanceof NotTaken)) return answer;
       await this.#wait(request.signal);
-      const next = await this.elsewhere(needed, request.principal, true);
+      const next = await this.elsewhere(needed, request, true);
       if (next === undefined) return undefined;
       if (next.id !== owner.id) sinceMs = clock.nowMs();
       else if (clock.nowMs() - sinceMs >= notReachedAfterMs) throw notReached(answer);

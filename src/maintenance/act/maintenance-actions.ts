@@ -8,7 +8,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import { btreeOn, type IndexSpec } from '../../engine/port/index-spec.ts';
-import type { Layout, PruneResult, VersionRange } from '../../engine/port/upkeep.ts';
+import type { Layout, PreparedCommit, PruneResult, VersionRange } from '../../engine/port/upkeep.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -114,7 +114,7 @@ export class MaintenanceActions {
     reason: IndexReport['reason'],
     signal: AbortSignal,
   ): Promise<IndexReport | undefined> {
-    const { table, tableId, branch } = target;
+    const { branch } = target;
     const startMs = performance.now();
     const opened = await this.#access.onTable(target, async (dataset) => {
       await this.#access.mark(target, dataset);
@@ -126,15 +126,8 @@ export class MaintenanceActions {
       const layout = await opened.layout();
       unpin = this.#deps.pins.pin(target, await opened.version(), layout);
       const prepared = await opened.prepareIndex(spec, { principal: undefined, signal });
-      const release = await this.#deps.locks.lockShared(table, neverAborts);
-      try {
-        if ((await this.#deps.catalog.findTable(table))?.id !== tableId) return undefined;
-        const isWanted = async () => hasIndex(await opened.layout(), spec);
-        if (!(await this.#access.commit(target, opened, prepared, isWanted)).isMade) return undefined;
-      } finally {
-        prepared.discard();
-        release();
-      }
+      const isMade = await this.#commitBuilt(target, opened, spec, prepared).finally(() => prepared.discard());
+      if (!isMade) return undefined;
       const durationMs = performance.now() - startMs;
       return {
         job: 'index',
@@ -148,6 +141,25 @@ export class MaintenanceActions {
     } finally {
       unpin();
       opened.close();
+    }
+  }
+
+  async #commitBuilt(
+    target: BranchRef,
+    dataset: MaintainedBranch,
+    spec: IndexSpec,
+    prepared: PreparedCommit,
+  ): Promise<boolean> {
+    const { locks, catalog } = this.#deps;
+    const { table, tableId } = target;
+    if (!locks.isOwn(table)) return false; // handed over meanwhile; the lock would claim it back
+    const release = await locks.lockShared(table, neverAborts);
+    try {
+      if ((await catalog.findTable(table))?.id !== tableId) return false;
+      const isWanted = async () => hasIndex(await dataset.layout(), spec);
+      return (await this.#access.commit(target, dataset, prepared, isWanted)).isMade;
+    } finally {
+      release();
     }
   }
 

@@ -41,7 +41,7 @@ import type { Clock, NewId } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { IdempotencyKey, TableRef } from '../../kernel/ids.ts';
 import { ReadWriteLock } from '../../kernel/read-write-lock.ts';
-import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
+import { firstOf, principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
 import type { Logger } from '../../telemetry/logger.ts';
@@ -185,7 +185,7 @@ export class Idempotency {
     };
     const keyed = { ...known, request };
     return this.#locked(keyed, scope.signal, async () => {
-      const first = await this.#firstAnswer<Result>(keyed);
+      const first = await this.#firstAnswer<Result>(keyed, scope.signal);
       if (first !== undefined) return { ...first, isReplay: true };
       return { isReplay: false, ...(await this.#work(keyed, work)) };
     });
@@ -211,7 +211,7 @@ export class Idempotency {
         isRecorded = true;
         return keyedAnswer(request, { result });
       };
-      return await this.#unlessAnsweredElsewhere(keyed, async () => {
+      return await this.#unlessAnsweredElsewhere(keyed, scope.signal, async () => {
         const answer = { result: await work(answered) };
         if (isRecorded) return answer;
         await this.#catalog.recordTransactions([], [keyedAnswer(request, answer)]).catch(doneUnrecorded);
@@ -226,13 +226,14 @@ export class Idempotency {
    */
   async #unlessAnsweredElsewhere<Result extends object>(
     keyed: Keyed,
+    signal: AbortSignal,
     work: () => Promise<Result>,
   ): Promise<Result & { readonly isReplay?: true }> {
     try {
       return await work();
     } catch (error) {
       // compensated: without an answer to this request, the client learns why the work failed
-      const first = await this.#firstAnswer<Result>(keyed).catch(() => undefined);
+      const first = await this.#firstAnswer<Result>(keyed, signal).catch(() => undefined);
       if (first === undefined) throw error;
       return { ...first, isReplay: true };
     }
@@ -267,12 +268,15 @@ export class Idempotency {
   }
 
   /** Undefined for a key that is new, has expired, or stands for a commit that was not made. */
-  async #firstAnswer<Result>(keyed: Keyed): Promise<Result | undefined> {
+  async #firstAnswer<Result>(keyed: Keyed, signal: AbortSignal): Promise<Result | undefined> {
     const known = await this.#catalog.findKeyed(keyed.owner, keyed.key);
     if (known === undefined || known.expiresAtMs <= this.#clock.nowMs()) return undefined;
     if (!('answer' in known)) {
       const holding = this.#owners?.hold(known.ref);
-      if (holding !== undefined) return holding.then(() => this.#firstAnswer(keyed)); // what its last owner left is settled then
+      if (holding !== undefined) {
+        await firstOf(holding, signal); // what its last owner left is settled then
+        return this.#firstAnswer(keyed, signal);
+      }
       if (await this.#wasNotMade(known)) return undefined;
     }
     if (known.requestDigest !== keyed.requestDigest) throw otherContent('parameters');

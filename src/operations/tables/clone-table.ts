@@ -44,7 +44,7 @@ export const cloneTable =
     const { table } = command;
     const { catalog, access, locks, maker } = deps;
     const source = await findSource(deps, command);
-    using _source = await deps.owners.acquire([source.ref]);
+    using _source = await deps.owners.acquire([source.ref], signal);
     const existing = await catalog.findTable(table);
     if (existing?.state === 'created') throw tableAlreadyExists(table);
     await using creation = await maker.begin({ table, existing, properties: undefined, storageOptions: {} });

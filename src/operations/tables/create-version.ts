@@ -50,7 +50,7 @@ export const createVersions =
     if (first === undefined) return undefined;
     if (others.length > 0) throw notAsOne();
     await deps.access.findCreated(first.table); // nothing is claimed of what is not there
-    using _table = await owners.acquire([first.table]);
+    using _table = await owners.acquire([first.table], scope.signal);
     return await createVersion(deps)(first, scope);
   };
 
