@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Field, Int32, Schema, Table, tableToIPC, Utf8 } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { encodeBatch, encodeMessage, encodeSchema, endOfStream, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { people, storedRows, stream } from './rows.ts';
@@ -49,6 +51,37 @@ describe('create: every parameter', () => {
     );
     refused(await service.post('/v1/table/no_bytes/create'), 400, 13, /empty/);
     refused(await service.post('/v1/table/no_bytes/exists'), 404, 4);
+  });
+
+  test('a table may begin without columns, and gets them afterwards; rows it cannot have', async () => {
+    const none = stream({});
+    succeeded(await service.post('/v1/table/bare/create', none));
+    assert.deepEqual(succeeded(await service.post('/v1/table/bare/describe')).schema, { fields: [] });
+    assert.equal((await service.post<unknown>('/v1/table/bare/count_rows')).body, 0);
+    for (const path of ['query', 'explain_plan', 'stats', 'maintain', 'index/list']) {
+      const body = path === 'explain_plan' ? { query: { vector: [], k: 1 } } : { vector: [], k: 1 };
+      assert.equal((await service.post(`/v1/table/bare/${path}`, body)).status, 200, path);
+    }
+    refused(await service.post('/v1/table/bare/merge_insert?on=id', people([1], 'new')), 400, 12, /no column id/);
+    const batch = encodeMessage({ kind: 'batch', ...encodeBatch(2, [], 'none') });
+    const rows = Buffer.concat([encodeSchema(schemaOf([])), batch, endOfStream]);
+    for (const path of ['bare/insert', 'there/insert', 'other/create']) {
+      refused(
+        await service.post(`/v1/table/${path}`, rows),
+        400,
+        13,
+        /^message 2 \(record batch\): 2 rows without columns$/,
+      );
+    }
+    const schema = new Schema([new Field('id', new Int32(), true), new Field('name', new Utf8(), true)]);
+    const columns = Buffer.from(tableToIPC(new Table(schema), 'stream'));
+    const arrow = { 'content-type': 'application/vnd.apache.arrow.stream' };
+    succeeded(await service.post('/v1/table/bare/add_columns', columns, arrow));
+    succeeded(await service.post('/v1/table/bare/merge_insert?on=id', people([1, 2], 'new')));
+    succeeded(await service.post('/v1/table/bare/insert', people([3], 'new')));
+    assert.equal((await storedRows(service, 'bare')).length, 3);
+    assert.equal(succeeded(await service.post('/v1/table/there/create?mode=overwrite', none)).version, 1);
+    succeeded(await service.post('/v1/table/there/create?mode=overwrite', people([1], 'old')));
   });
 
   const spellings = {

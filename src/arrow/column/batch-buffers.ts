@@ -244,6 +244,7 @@ function isCompressed(compression: FlatTable | undefined): boolean {
 export function checkBatch(batch: BatchToCheck): CheckedBatch {
   const buffers = new BatchBuffers(batch.header, batch.body);
   const { rows } = buffers;
+  if (batch.fields.length === 0 && rows > 0) throw invalidInput(`${rows} rows without columns`);
   const walk = new BatchWalk(buffers, batch);
   for (const field of batch.fields) walk.column(field, rows);
   walk.requireNothingLeft();

@@ -44,9 +44,8 @@ function checkSiblings(fields: readonly Field[], parent: readonly string[], mayB
   }
 }
 
-/** The names of a client's schema: none empty, no two siblings alike, none reserved; at least one column. */
+/** The names of a client's schema: none empty, no two siblings alike, none reserved. */
 export function checkNames(schema: Schema): void {
-  if (schema.fields.length === 0) throw refuse('the schema has no columns');
   const reserved = schema.fields.find(({ name }) => name.startsWith(reservedPrefix));
   if (reserved !== undefined)
     throw refuse(`column ${reserved.name}: names beginning with ${reservedPrefix} are reserved`);
@@ -63,7 +62,7 @@ function unstorableType(field: Field): string | undefined {
   if (type.kind === 'interval' || type.kind === 'map') return 'cannot be read back by clients';
   if (type.kind === 'decimal' && type.bitWidth < 128) return 'cannot be stored; decimal128 and decimal256 can';
   if (type.kind === 'timestamp' && type.timezone !== undefined && !storableZone.test(type.timezone)) {
-    return 'cannot be stored: its time zone must be a name such as UTC or Europe/Berlin';
+    return 'cannot be stored: its time zone must be a name such as UTC or Europe/Berlin; cast one of a fixed offset to UTC';
   }
   if (field.dictionary !== undefined && !dictionaryValues.has(type.kind)) {
     return 'cannot be stored: dictionaries hold texts, bytes, numbers or booleans';
@@ -169,7 +168,7 @@ function requireReachable(names: readonly string[]): void {
 
 /** A column of type Null can only hold NULL; a table with only such columns is a mistake. */
 function requireValues({ fields }: Schema): void {
-  if (!fields.every(({ type }) => type.kind === 'null')) return;
+  if (fields.length === 0 || !fields.every(({ type }) => type.kind === 'null')) return;
   const names = fields.map(({ name }) => show([name])).join(', ');
   throw refuse(
     `every column is of type null (${names}), which can hold no value: give each the type its values will have`,

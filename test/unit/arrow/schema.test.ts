@@ -31,7 +31,6 @@ describe('a schema', () => {
   });
 
   const refused: readonly (readonly [string, readonly Field[], RegExp])[] = [
-    ['without columns', [], /no columns/],
     ['with an empty name, which the engine stores and cannot read', [field('', int32)], /empty name/],
     ['with an empty name in a struct', [struct('m', [field('', int32)])], /a field of m has an empty name/],
     ['with a name twice', [field('a', int32), field('a', utf8)], /column a appears twice/],
