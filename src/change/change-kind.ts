@@ -1,5 +1,5 @@
 /** How changes get into a branch: each is committed alone, its steps computed by the engine in a shadow. */
-import type { ManifestChange } from '../engine/port/change.ts';
+import type { ChangeLimits, ManifestChange } from '../engine/port/change.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { principalKey } from '../kernel/request-scope.ts';
@@ -32,7 +32,7 @@ async function commitManifest(
   requireTime([request]);
   if (!(await isAtHead(head))) return 'overtaken';
   head.note?.([sumOf([])]);
-  const made = await head.dataset.commitManifest(change);
+  const made = await head.dataset.commitManifest(change, limitsOf(request));
   return made === 'overtaken' ? made : committed(made.version, []);
 }
 
@@ -71,10 +71,14 @@ type AnyStep = FiledStep | ComputedStep;
 
 function run(shadow: Shadow, step: AnyStep, request: ChangeRequest): Promise<StepTotals> {
   requireTime([request]);
-  const { scope } = request;
-  const limits = { timeoutMs: scope.remainingMs(), principal: principalKey(scope.principal) };
+  const limits = limitsOf(request);
   return 'run' in step ? step.run(shadow, limits) : shadow.change(step.step, step.file, limits);
 }
+
+const limitsOf = ({ scope }: ChangeRequest): ChangeLimits => ({
+  timeoutMs: scope.remainingMs(),
+  principal: principalKey(scope.principal),
+});
 
 /** What such a step does shows in its totals. An overwrite may remove all rows. */
 function changesRowsOnly(step: AnyStep): boolean {

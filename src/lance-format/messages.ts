@@ -44,6 +44,7 @@ export const field = messageTable({
   name: text(2),
   id: uint(3),
   parentId: uint64(4),
+  /** Such as `int64` or `fixed_size_list:float:3`. */
   logicalType: text(5),
   isNullable: flag(6),
   /** Repeated in the metadata. */
@@ -54,6 +55,9 @@ export const field = messageTable({
   /** In a primary key of several columns, from 1. */
   primaryKeyPosition: uint(13),
 });
+
+/** Of the data files. */
+export const dataFormat = messageTable({ fileFormat: text(1), version: text(2) });
 
 export const timestamp = messageTable({ seconds: uint(1), nanoseconds: uint(2) });
 

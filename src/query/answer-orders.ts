@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
-import type { BranchHead, EngineWrites, Snapshot } from '../engine/port/dataset.ts';
+import type { BranchHead, EngineWrites, Snapshot, VersionFaults } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -127,6 +127,8 @@ class Reader {
       case 'index':
         await dataset.buildIndex(work.spec);
         return { outcome: { kind: 'built' } };
+      case 'trial':
+        return { outcome: { kind: 'tried', fault: await dataset.fault(work.toTry) } };
       case 'change': {
         await requireFittingValues(dataset, work.step);
         const limits = { timeoutMs: work.timeoutMs, principal: undefined };
@@ -169,7 +171,7 @@ class Reader {
 }
 
 /** What an order needs of its dataset. */
-type KeptDataset = Snapshot & BranchHead & EngineWrites & RowQueries;
+type KeptDataset = Snapshot & BranchHead & EngineWrites & RowQueries & VersionFaults;
 
 /**
  * The datasets that a reader keeps open from one order to the next, which makes a count of 6 ms instead of 8. The least recently

@@ -10,6 +10,7 @@ import type { ChangeStep } from '../engine/port/change.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
+import type { ToTry } from '../engine/port/reader-work.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
@@ -93,6 +94,7 @@ export type Work =
   /** The file of the step is the bytes of the message. */
   | { readonly kind: 'change'; readonly step: ChangeStep; readonly timeoutMs: number | undefined }
   | { readonly kind: 'index'; readonly spec: IndexSpec }
+  | { readonly kind: 'trial'; readonly toTry: ToTry }
   | { readonly kind: 'query'; readonly spec: QuerySpec }
   | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
@@ -107,6 +109,8 @@ export type ReaderOutcome =
   | { readonly kind: 'counted'; readonly rows: number }
   | { readonly kind: 'changed'; readonly counts: MergeCounts }
   | { readonly kind: 'built' }
+  /** Why the version cannot be read; undefined where it can. */
+  | { readonly kind: 'tried'; readonly fault: string | undefined }
   | ({ readonly kind: 'queried' } & QueryFacts)
   | { readonly kind: 'explained'; readonly plan: string }
   | { readonly kind: 'refused'; readonly refusal: PlainError };

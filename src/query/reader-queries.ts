@@ -1,14 +1,17 @@
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
-import type { ReaderChange, ReaderChanges } from '../engine/port/reader-work.ts';
+import type { ReaderChange, ReaderChanges, VersionTrial } from '../engine/port/reader-work.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { timedOut } from '../kernel/errors.ts';
+import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import { expectAnswer, type Queries, type QueryResult, type ReadAt, type Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 import { RelayedResult } from './relayed-result.ts';
 import type { ResultSpools } from './result-spool.ts';
+
+/** Of processes, before what they read counts as the cause. */
+const mostDeaths = 2;
 
 /** Queries and changes that run in readers. */
 export class ReaderQueries implements Queries, ReaderChanges {
@@ -69,6 +72,36 @@ export class ReaderQueries implements Queries, ReaderChanges {
       const extraBytes = this.#changeBytes + 4 * (file?.length ?? 0);
       const order = { at, work: { kind: 'change', step, timeoutMs }, extraBytes } as const;
       return expectAnswer(await this.#pool.ask(order, requester, file), 'changed').counts;
+    } catch (error) {
+      throw deadline.signal.aborted ? timedOut(error) : error;
+    } finally {
+      cancel();
+    }
+  }
+
+  /** A process that dies for another reason, such as its memory, is not to be taken for one that the version killed. */
+  async fault(trial: VersionTrial): Promise<string | undefined> {
+    for (let deaths = 0; deaths < mostDeaths; deaths += 1) {
+      try {
+        return await this.#faultOf(trial);
+      } catch (error) {
+        if (!(error instanceof LancegateError)) throw error;
+        if (error.kind === 'Internal') return 'its files cannot be read by it';
+        if (error.entry.retry === 'never') return error.message;
+        if (error.kind !== 'ReaderDied') throw error;
+      }
+    }
+    return 'the process that read it ended';
+  }
+
+  async #faultOf({ store, location, branch, version, toTry, timeoutMs, principal }: VersionTrial) {
+    const at: ReadAt = { store, location, branch, version, isExact: false, lineage: this.#nameOf(Symbol('trial')) };
+    const deadline = new AbortController();
+    const cancel = this.#abortAfter(timeoutMs, deadline);
+    try {
+      const requester = { principal: principal ?? '', signal: deadline.signal };
+      const order = { at, work: { kind: 'trial', toTry }, extraBytes: 0 } as const;
+      return expectAnswer(await this.#pool.ask(order, requester), 'tried').fault;
     } catch (error) {
       throw deadline.signal.aborted ? timedOut(error) : error;
     } finally {

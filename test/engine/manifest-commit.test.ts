@@ -9,6 +9,7 @@ import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
 import { FolderFiles } from '#src/engine/lance/commit/branch-files.ts';
 import { ManifestCommit } from '#src/engine/lance/commit/manifest-commit.ts';
 import { Proposals } from '#src/engine/lance/commit/proposals.ts';
+import { Staging } from '#src/engine/lance/commit/staging.ts';
 import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
 import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
 import type { Location } from '#src/kernel/ids.ts';
@@ -40,6 +41,7 @@ describe('a version that is a manifest alone', () => {
       proposals: new Proposals({
         ...{ branch: undefined, objectPath: datasetPath, files: new FolderFiles(datasetPath) },
         older: () => undefined,
+        ...{ uri: datasetPath, staging: new Staging(datasetPath), tryVersion: undefined },
       }),
     });
     const restore = (version: number, head: number) => commit.commit(head, { kind: 'restore', version });

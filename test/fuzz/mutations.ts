@@ -1,6 +1,6 @@
 /** Seeded damage to Arrow IPC streams: what bit rot, broken writers and attackers send. */
 
-type Random = (below: number) => number;
+export type Random = (below: number) => number;
 
 /** The same numbers for the same seed and run (mulberry32). */
 export function randomOf(seed: number, run: number): Random {
@@ -13,7 +13,7 @@ export function randomOf(seed: number, run: number): Random {
   };
 }
 
-const pick = <Item>(random: Random, items: readonly Item[]): Item => items[random(items.length)]!;
+export const pick = <Item>(random: Random, items: readonly Item[]): Item => items[random(items.length)]!;
 
 const words32 = [0, 1, -1, 2, 4, 7, 8, 16, 64, 255, 1024, 0x7fffffff, -0x80000000, 0x10000, 100_000];
 const words64 = [

@@ -8,6 +8,7 @@ import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
+import type { ToTry } from './reader-work.ts';
 import type {
   LiveRows,
   NewRows,
@@ -92,6 +93,11 @@ export interface Snapshot {
   close(): void;
 }
 
+export interface VersionFaults {
+  /** Why this version cannot be read; undefined where it can. Throws what reads of it would, and native code may die of it (P12). */
+  fault(toTry: ToTry): Promise<string | undefined>;
+}
+
 /** The newest version of a branch. */
 export interface BranchHead {
   /** Whether indexes got more room in memory, since the dataset was opened, than it can use. It works on, but more slowly. */
@@ -146,7 +152,7 @@ export interface HeadCommits {
    * `TableVersionNotFound` where there is no version to restore; `Unsupported` where neither this service nor the engine can
    * make the change.
    */
-  commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'>;
+  commitManifest(change: ManifestChange, limits?: ChangeLimits): Promise<{ readonly version: number } | 'overtaken'>;
   /**
    * What the transactions of this dataset's next commits say besides, for `transactionOf`; nothing after undefined. Commits that the
    * engine makes do not say it, and `replaceRows` is told by itself.
@@ -209,6 +215,7 @@ export interface EngineWrites {
  */
 export interface Dataset
   extends Snapshot,
+    VersionFaults,
     RowQueries,
     BranchHead,
     HeadCommits,

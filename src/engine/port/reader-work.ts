@@ -17,10 +17,23 @@ export interface ReaderChange extends ChangeLimits {
   readonly file: IpcFile | undefined;
 }
 
+/** What of a version is to be read: the fragments and the indexes that are not those of the version before. */
+export interface ToTry {
+  readonly fragments: readonly { readonly id: number; readonly rows: number }[];
+  readonly indexes: readonly string[];
+}
+
+/** A version that nobody has read, as the only one of a dataset. */
+export interface VersionTrial extends Omit<ReaderChange, 'step' | 'file' | 'lineage'> {
+  readonly toTry: ToTry;
+}
+
 /** Runs such steps in another process, with the contract of `EngineWrites.change`: native code may die of a filter (P12). */
 export interface ReaderChanges {
   /** Settles only when nothing can still commit. */
   change(change: ReaderChange): Promise<MergeCounts>;
+  /** Why the version cannot be read, in words for its writer; undefined where it can. */
+  fault(trial: VersionTrial): Promise<string | undefined>;
 }
 
 /** Who wants an index, and for how long. */

@@ -65,6 +65,8 @@ export interface Manifest {
   readonly version: number;
   readonly committedAtMs: number;
   readonly featureFlags: bigint;
+  /** Of this version and all before it; undefined where no writer has noted it. */
+  readonly maxFragmentId: number | undefined;
   /** The ids of top-level columns by name. */
   readonly fieldIds: ReadonlyMap<string, number>;
   readonly fragments: readonly StoredFragment[];
@@ -86,6 +88,7 @@ export function parseManifest(file: Buffer): Manifest {
     version: known.version ?? 0,
     committedAtMs: known.timestamp === undefined ? 0 : millisecondsOf(known.timestamp),
     featureFlags: (known.readerFlags ?? 0n) | (known.writerFlags ?? 0n),
+    maxFragmentId: known.maxFragmentId,
     fieldIds: new Map((known.fields ?? []).flatMap(topLevelId)),
     fragments: fragments.map(({ stored }) => stored),
     indexes,

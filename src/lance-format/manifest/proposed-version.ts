@@ -5,6 +5,7 @@
  */
 import { basePath, indexSection, manifest, restore as restoreMessage, transaction } from '../messages.ts';
 import { decode, MalformedFile, WireReader } from '../protobuf.ts';
+import { type ChangedParts, changedParts } from './changed-parts.ts';
 import type { NewVersion } from './next-manifest.ts';
 import {
   areKnownToEngine,
@@ -16,6 +17,7 @@ import {
   sectionsOf,
   showFlags,
 } from './parse-manifest.ts';
+import { requireBoundedColumns, UnboundedColumns } from './stored-columns.ts';
 
 /** The manifest may not become the next version. `message` says why, in words for its writer. */
 export class UnfitManifest extends Error {
@@ -35,6 +37,8 @@ export interface ProposalContext {
 export interface ProposedVersion extends NewVersion {
   /** Only what the versions before do not name. All are in the folder of the branch. */
   readonly newFiles: readonly FileReference[];
+  /** What is not as in the version before: to be read before anybody does. */
+  readonly changed: ChangedParts;
 }
 
 /** Throws `UnfitManifest`. */
@@ -43,6 +47,7 @@ export function proposedVersion(written: Buffer, context: ProposalContext): Prop
     return checked(written, context);
   } catch (error) {
     if (error instanceof MalformedFile) throw new UnfitManifest(`it is not a whole manifest: ${error.message}`);
+    if (error instanceof UnboundedColumns) throw new UnfitManifest(error.message);
     throw error;
   }
 }
@@ -51,6 +56,7 @@ function checked(written: Buffer, { head, version, branch, older }: ProposalCont
   const { message, indexes } = sectionsOf(written);
   requireUsualParts(message, manifest.fields.fragments.number);
   if (indexes !== undefined) requireUsualParts(indexes, indexSection.fields.indexes.number);
+  requireBoundedColumns(written);
   const known = decode(manifest, message, ['branch']);
   const proposed = parseManifest(written);
   const before = parseManifest(head);
@@ -65,7 +71,9 @@ function checked(written: Buffer, { head, version, branch, older }: ProposalCont
   const { uuid = '', restored, isNewStart } = recordedIn(proposed);
   const named = [before, ...(restored === undefined ? [] : parsed(older(restored)))];
   requireKnownBases(message, head);
+  requireFragmentIds(proposed);
   if (!isNewStart) requireSameRows(proposed, before);
+  const changed = changedParts(written, head);
   return {
     version,
     bytes: written,
@@ -73,6 +81,7 @@ function checked(written: Buffer, { head, version, branch, older }: ProposalCont
     transactionFile: `${version - 1}-${uuid}.txn`,
     isRecorded: true,
     newFiles: newFilesOf(proposed, named),
+    changed,
   };
 }
 
@@ -80,6 +89,8 @@ function checked(written: Buffer, { head, version, branch, older }: ProposalCont
 const leastBytesOfField = 12;
 /** Of a manifest of any size. */
 const fewFields = 10_000;
+
+const mostFragmentId = 2 ** 32 - 1;
 
 /** In memory each part takes hundreds of bytes, and it may have been written in two. `within`: the field whose parts count, too. */
 function requireUsualParts(message: Uint8Array, within: number): void {
@@ -100,7 +111,7 @@ const parsed = (bytes: Buffer | undefined): readonly Manifest[] => (bytes === un
 /** What the manifest repeats of its transaction. `isNewStart`: its fragments may have the ids of others. */
 function recordedIn({ transaction: recorded }: Manifest) {
   if (recorded === undefined) return { isNewStart: false };
-  const { uuid, restore, overwrite } = decode(transaction, recorded, ['uuid', 'restore', 'overwrite']);
+  const { uuid, restore, overwrite } = decode(transaction, recorded);
   const restored = restore === undefined ? undefined : decode(restoreMessage, restore).version;
   return { uuid, restored, isNewStart: restore !== undefined || overwrite !== undefined };
 }
@@ -117,6 +128,15 @@ const basesIn = (message: Uint8Array): readonly string[] =>
     const { id = 0, isDatasetRoot = false, path = '' } = decode(basePath, each);
     return JSON.stringify([id, isDatasetRoot, path]);
   });
+
+/** A version that comes later gives its fragments the ids after the largest. */
+function requireFragmentIds({ fragments, maxFragmentId }: Manifest): void {
+  const ids = new Set(fragments.map(({ id }) => id));
+  if (ids.size < fragments.length) throw new UnfitManifest('two fragments have one id');
+  const largest = fragments.reduce((most, { id }) => Math.max(most, id), -1);
+  const isInRange = largest <= (maxFragmentId ?? mostFragmentId) && (maxFragmentId ?? 0) < mostFragmentId;
+  if (!isInRange) throw new UnfitManifest('it has a fragment with an id above the largest that it names');
+}
 
 /** Rows are known by fragment and position. */
 function requireSameRows(proposed: Manifest, before: Manifest): void {
@@ -140,7 +160,8 @@ function newFilesOf(proposed: Manifest, named: readonly Manifest[]): readonly Fi
 
 const everyFile = ({ files, indexFolders }: Manifest): readonly FileReference[] => [...files, ...indexFolders];
 
-const keyOf = ({ kind, path, baseId }: FileReference): string => JSON.stringify([kind, path, baseId ?? null]);
+const keyOf = ({ kind, path, baseId, sizeBytes }: FileReference): string =>
+  JSON.stringify([kind, path, baseId ?? null, sizeBytes ?? null]);
 
 /** Relative, and of the names that programs of Lance give to files. */
 const isPlainPath = (path: string): boolean =>

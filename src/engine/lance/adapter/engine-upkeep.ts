@@ -4,6 +4,7 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { branchFolder, readManifest, readWholeVersion } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
+import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { readTags, type TagContent } from '../../../lance-format/manifest/tag-files.ts';
 import type { ManifestChange } from '../../port/change.ts';
 import type { StoredBranch, StoredVersion, TableStatistics } from '../../port/dataset.ts';
@@ -26,6 +27,7 @@ import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.
 import { specOf } from '../native/native-index.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import type { DatasetCaches } from './engine-caches.ts';
+import type { RequireBounded } from './surroundings.ts';
 
 /** `versionsFolder` where the table is on a file system. */
 export async function layoutOf(
@@ -190,21 +192,33 @@ export async function statisticsOf(table: NativeTable): Promise<TableStatistics>
   };
 }
 
-export async function branchesOf(dataset: NativeTable): Promise<readonly StoredBranch[]> {
+export async function branchesOf(
+  dataset: NativeTable,
+  requireBounded: RequireBounded | undefined,
+): Promise<readonly StoredBranch[]> {
   const branches = await dataset.branches();
   return Promise.all(
     Object.entries(await branches.list()).map(async ([name, { parentBranch, parentVersion, manifestSize }]) => ({
       name: name as BranchName,
       parentBranch: (parentBranch ?? undefined) as BranchName | undefined,
       parentVersion,
-      createdAtSeconds: await createdAtSeconds(branches, name),
+      createdAtSeconds: await createdAtSeconds(branches, name, requireBounded),
       manifestBytes: manifestSize,
     })),
   );
 }
 
-/** The engine's listing has no times; a branch begins with a version of its own, which has one (in microseconds). */
-async function createdAtSeconds(branches: NativeBranches, name: string): Promise<number> {
+/**
+ * The engine's listing has no times; a branch begins with a version of its own, which has one (in microseconds). 0 for a branch of
+ * another program that native code must not read.
+ */
+async function createdAtSeconds(
+  branches: NativeBranches,
+  name: string,
+  requireBounded: RequireBounded = async () => {},
+): Promise<number> {
+  const isBounded = await requireBounded(name as BranchName).then(() => true, falseIfUnbounded);
+  if (!isBounded) return 0;
   const table = await branches.checkout(name);
   try {
     const versions = await table.listVersions();
@@ -212,6 +226,11 @@ async function createdAtSeconds(branches: NativeBranches, name: string): Promise
   } finally {
     table.close();
   }
+}
+
+function falseIfUnbounded(error: unknown): false {
+  if (error instanceof UnboundedColumns) return false;
+  throw error;
 }
 
 /** As `Dataset.commitManifest`, by the engine, on a handle of its own: reads of others go on with another. */

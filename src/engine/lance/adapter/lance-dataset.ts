@@ -76,23 +76,12 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #commits: OwnCommits | undefined;
   readonly #local: LocalBranch | undefined;
   readonly #mirror: BranchMirror | undefined;
-  readonly #onBranchDeleted: Surroundings['onBranchDeleted'];
+  readonly #hooks: Pick<Surroundings, 'onBranchDeleted' | 'requireBounded'>;
 
   /** `table`: or how it is opened once it is used. */
   constructor(
     table: NativeTable | (() => Promise<NativeTable>),
-    {
-      lineage,
-      branch,
-      changeInReader,
-      builds,
-      caches,
-      state,
-      commits,
-      local,
-      mirror,
-      onBranchDeleted,
-    }: Surroundings = {},
+    { lineage, branch, changeInReader, builds, caches, state, commits, local, mirror, ...hooks }: Surroundings = {},
   ) {
     super(new DatasetHead(table, { folder: local?.versions, mirror, state }), lineage);
     this.#branch = branch;
@@ -102,7 +91,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     this.#commits = commits;
     this.#local = local;
     this.#mirror = mirror;
-    this.#onBranchDeleted = onBranchDeleted;
+    this.#hooks = hooks;
   }
 
   get isOutgrown(): boolean {
@@ -202,12 +191,12 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  commitManifest(change: ManifestChange): Promise<{ readonly version: number } | 'overtaken'> {
+  commitManifest(...[change, limits]: Parameters<Dataset['commitManifest']>): ReturnType<Dataset['commitManifest']> {
     return engineCall('restore', async () => {
       this.head.requireWritable();
       const version = await this.head.mirroredVersion();
       if (change.kind === 'restore') await this.#mirror?.take(change.version);
-      const own = (await this.#commits?.manifestCommit.commit(version, change)) ?? 'refused';
+      const own = (await this.#commits?.manifestCommit.commit(version, change, limits)) ?? 'refused';
       const made = own === 'refused' ? await commitManifest(this.#caches, byEngine(change, version)) : own;
       if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
       return made;
@@ -344,6 +333,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   ): Promise<void> {
     await engineCall('new branch', async () => {
       this.head.requireWritable();
+      await this.#hooks.requireBounded?.(from.branch, from.version);
       if (this.#local !== undefined) requireWhole(this.#local.versions, from);
       if (this.#mirror !== undefined) await clearStoredBranch(this.#mirror, name, confirm);
       const made = await createBranch(await this.head.table(), name, from);
@@ -362,7 +352,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   listBranches(): Promise<readonly StoredBranch[]> {
-    return engineCall('branch', async () => branchesOf(await this.head.table()));
+    return engineCall('branch', async () => branchesOf(await this.head.table(), this.#hooks.requireBounded));
   }
 
   async deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void> {
@@ -371,7 +361,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       await new ConfirmedRemovals(confirm).next();
       await branches.delete(name);
       await this.#local?.durability.branchDeleted();
-      this.#onBranchDeleted?.(name);
+      this.#hooks.onBranchDeleted?.(name);
     });
   }
 

@@ -5,10 +5,12 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
 import {
   branchFolder,
+  listVersions,
   readManifest,
   readWholeVersion,
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
+import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type {
   ClonedVersion,
   Engine,
@@ -52,7 +54,7 @@ import { IndexChoice } from './index-choice.ts';
 import { LanceDataset } from './lance-dataset.ts';
 import { OtherProcesses, type ProcessPools } from './other-processes.ts';
 import { StorageRoot } from './storage-root.ts';
-import type { LocalBranch, OwnCommits } from './surroundings.ts';
+import type { LocalBranch, OwnCommits, RequireBounded } from './surroundings.ts';
 
 export interface LanceEngineOptions extends CacheLimits, ProcessPools {
   /** Absolute path or object-store URI. */
@@ -129,9 +131,13 @@ export class LanceEngine implements Engine {
     const { location, branch, version, lineage, isPrivate } = request;
     return engineCall('open', async () => {
       if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { lineage, branch });
+      const requireBounded: RequireBounded = (of, at) => this.#requireBounded(location, of, at);
+      if (branch !== undefined) await requireBounded(undefined);
+      if (version !== undefined) return this.#openVersion(request, version, requireBounded);
       const caches = this.#cachesFor(request);
-      const surroundings = { lineage, branch, caches, ...this.#otherProcesses.ofBranch(location, branch) };
-      const mirror = version === undefined ? this.#mirrors?.of(location, branch) : undefined;
+      const processes = this.#otherProcesses.ofBranch(location, branch);
+      const surroundings = { lineage, branch, caches, requireBounded, ...processes };
+      const mirror = this.#mirrors?.of(location, branch);
       if (mirror !== undefined) {
         await mirror.open();
         const commits = this.#ownCommits(request, mirror);
@@ -139,17 +145,22 @@ export class LanceEngine implements Engine {
         const parts = { ...surroundings, mirror, commits, onBranchDeleted };
         return new LanceDataset(() => this.#openNewest(request), parts);
       }
-      const at = this.#root.isLocal ? this.#branchAt(location, branch) : undefined;
-      const state = at && (await inspectBranch(at, true));
-      if (at !== undefined && state !== undefined) requireWhole(at, { branch, version });
+      const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
-      if (version === undefined) {
-        const local = this.#localBranch(request, await table.version());
-        return new LanceDataset(table, { ...surroundings, state, ...local });
-      }
-      await table.checkout(version);
-      return new LanceDataset(table);
+      const local = this.#localBranch(request, await table.version());
+      return new LanceDataset(table, { ...surroundings, state, ...local });
     });
+  }
+
+  async #openVersion(request: OpenRequest, version: number, requireBounded: RequireBounded): Promise<LanceDataset> {
+    const { location, branch } = request;
+    const at = this.#root.isLocal ? this.#branchAt(location, branch) : undefined;
+    const state = at && (await inspectBranch(at, true));
+    if (at !== undefined && state !== undefined) requireWhole(at, { branch, version });
+    await requireBounded(branch, version);
+    const table = await this.#openNewest(request);
+    await table.checkout(version);
+    return new LanceDataset(table);
   }
 
   async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
@@ -263,6 +274,19 @@ export class LanceEngine implements Engine {
     this.#mirrors?.close();
   }
 
+  /** As `RequireBounded`, of the dataset: the engine also reads main where a branch is opened, and the newest version before another. */
+  async #requireBounded(location: Location, branch: BranchName | undefined, version?: number): Promise<void> {
+    const mirror = this.#mirrors?.of(location, branch);
+    if (mirror === undefined && !this.#root.isLocal) return;
+    const versions = mirror?.versionsFolder ?? join(branchFolder(this.#root.pathOf(location), branch), '_versions');
+    const newest = async () =>
+      mirror === undefined ? listVersions(versions).at(-1) : (await mirror.findNewest())?.version;
+    for (const each of version === undefined ? [await newest()] : [await newest(), version]) {
+      const file = each === undefined ? undefined : ((await mirror?.take(each)) ?? readManifest(versions, each));
+      if (file !== undefined) requireBoundedColumns(file.bytes);
+    }
+  }
+
   async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {
     const { folderUri, tableName } = this.#root.folderOf(location);
     const connection = await this.#connect(folderUri);
@@ -316,6 +340,7 @@ export class LanceEngine implements Engine {
       objectPath: this.#root.objectPathOf(location, branchFolder('', branch)),
       files: isMirrored ? new StoreFiles(by) : new FolderFiles(folder),
       older: (version) => readWhole(version)?.bytes,
+      ...{ staging, uri: commits.uri, tryVersion: this.#otherProcesses.trialsOf(location, branch) },
     });
     return {
       ...{ versionsFolder, notes },

@@ -4,6 +4,7 @@ import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
+import type { ToTry } from '../../port/reader-work.ts';
 import type { RowAddressSql } from '../../port/row-address.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { DatasetHead } from '../head/dataset-head.ts';
@@ -17,6 +18,7 @@ import {
   type TableSizes,
 } from '../native/native-query.ts';
 import { engineCall } from '../native/translate-errors.ts';
+import { versionFault } from '../native/version-fault.ts';
 import { statisticsOf } from './engine-upkeep.ts';
 
 /** What can be read of an open native table, at the version where its head stands. */
@@ -74,6 +76,13 @@ export class LanceSnapshot implements Snapshot {
 
   async explain(spec: QuerySpec, form: PlanForm): Promise<string> {
     return explainQuery(await engineCall('open', () => this.head.table()), spec, form);
+  }
+
+  fault(toTry: ToTry): Promise<string | undefined> {
+    return engineCall('select', async () => {
+      await this.head.columns();
+      return versionFault(await this.head.table(), toTry);
+    });
   }
 
   statistics(): Promise<TableStatistics> {

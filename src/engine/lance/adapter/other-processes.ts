@@ -3,6 +3,7 @@ import type { BranchName, Location } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
+import type { TryVersion } from '../commit/proposals.ts';
 import type { BranchShadowsParts } from '../shadow/branch-shadows.ts';
 import type { DatasetBuilds, ReaderOfDataset } from './surroundings.ts';
 
@@ -26,6 +27,12 @@ export class OtherProcesses {
 
   ofScratch(location: Location): ReaderOfDataset | undefined {
     return this.#reader('scratch', location, undefined);
+  }
+
+  /** Of a proposed version, by its name in the staging folder of a branch. */
+  trialsOf(location: Location, branch: BranchName | undefined): TryVersion | undefined {
+    const { readerChanges } = this.#pools;
+    return readerChanges && ((name, trial) => readerChanges.fault({ ...trial, ...shadowOf(location, branch, name) }));
   }
 
   /** Of the shadows and clones in the staging folder of a branch, by their names. */

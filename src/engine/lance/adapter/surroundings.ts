@@ -40,7 +40,11 @@ export interface LocalBranch {
 /** Builds indexes in a process of their own, of the dataset itself. */
 export type DatasetBuilds = (build: Pick<IndexBuild, 'version' | 'spec' | 'principal' | 'signal'>) => Promise<void>;
 
+/** To be called before native code reads a version that may not have been looked at. Throws `UnboundedColumns`. By default the newest. */
+export type RequireBounded = (branch: BranchName | undefined, version?: number) => Promise<void>;
+
 export interface Surroundings {
+  readonly requireBounded?: RequireBounded | undefined;
   readonly changeInReader?: ReaderOfDataset | undefined;
   readonly builds?: DatasetBuilds | undefined;
   readonly lineage?: symbol | undefined;

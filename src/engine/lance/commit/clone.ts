@@ -16,6 +16,7 @@ import {
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { cloneManifest } from '../../../lance-format/shadow/clone-manifest.ts';
 import { Durability, type FileSync } from '../durability/durability.ts';
 import type { Fresh } from './version-commit.ts';
@@ -48,8 +49,9 @@ export async function cloneVersion(request: CloneRequest, sync: FileSync, fresh:
   await new Durability(sync, { rootPath, datasetPath: to, branch: undefined }, version).sync(version);
 }
 
-/** `Unsupported`. */
+/** `Unsupported`; throws `UnboundedColumns`. */
 export function clonedManifest(bytes: Buffer, fresh: Fresh): Buffer {
+  requireBoundedColumns(bytes);
   try {
     return cloneManifest(bytes, fresh.nowMs());
   } catch (error) {

@@ -5,7 +5,8 @@ import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
-import { fenceProperty, type ManifestChange, type ProposedManifest } from '../../port/change.ts';
+import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
+import { type ChangeLimits, fenceProperty, type ManifestChange, type ProposedManifest } from '../../port/change.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchCommits, HeadManifest } from './branch-commits.ts';
 import type { Proposals } from './proposals.ts';
@@ -39,10 +40,11 @@ export class ManifestCommit {
   async commit(
     version: number,
     change: ManifestChange,
+    limits: ChangeLimits = { timeoutMs: undefined, principal: undefined },
   ): Promise<{ readonly version: number } | 'overtaken' | 'refused'> {
     const head = readManifest(this.#versionsFolder, version);
     if (head === undefined) return 'overtaken';
-    if (change.kind === 'proposed') return this.#publish(change, { version, ...head });
+    if (change.kind === 'proposed') return this.#publish(change, { version, ...head }, limits);
     const restored = change.kind === 'restore' ? change.version : version;
     const release = this.#parts.inRemoval.use(this.#versionsFolder, restored);
     try {
@@ -55,9 +57,13 @@ export class ManifestCommit {
     }
   }
 
-  async #publish(change: ProposedManifest, head: HeadManifest): Promise<{ readonly version: number } | 'overtaken'> {
+  async #publish(
+    change: ProposedManifest,
+    head: HeadManifest,
+    limits: ChangeLimits,
+  ): Promise<{ readonly version: number } | 'overtaken'> {
     const { commits, proposals } = this.#parts;
-    const next = await proposals.check(change, head);
+    const next = await proposals.check(change, head, limits);
     if (!(await commits.make(next, head.path))) return 'overtaken';
     proposals.remove(change);
     return { version: next.version };
@@ -82,7 +88,10 @@ export class ManifestCommit {
   #older(version: number, newest: number): Buffer {
     const isThere = version <= newest && !this.#parts.inRemoval.has(this.#versionsFolder, version);
     const older = isThere ? this.#parts.readWhole(version) : undefined;
-    if (older !== undefined) return older.bytes;
-    throw new LancegateError('TableVersionNotFound', 'the table has no such version');
+    if (older === undefined) throw noSuchVersion();
+    requireBoundedColumns(older.bytes);
+    return older.bytes;
   }
 }
+
+const noSuchVersion = (): LancegateError => new LancegateError('TableVersionNotFound', 'the table has no such version');

@@ -9,9 +9,12 @@ import {
   proposedVersion,
   UnfitManifest,
 } from '../../../lance-format/manifest/proposed-version.ts';
-import type { ProposedManifest } from '../../port/change.ts';
+import { trialManifest } from '../../../lance-format/shadow/trial-manifest.ts';
+import type { ChangeLimits, ProposedManifest } from '../../port/change.ts';
+import type { VersionTrial } from '../../port/reader-work.ts';
 import type { HeadManifest } from './branch-commits.ts';
 import type { BranchFiles } from './branch-files.ts';
+import type { Staging } from './staging.ts';
 
 interface ProposalParts {
   readonly branch: string | undefined;
@@ -19,7 +22,18 @@ interface ProposalParts {
   readonly objectPath: string;
   readonly files: BranchFiles;
   readonly older: ProposalContext['older'];
+  readonly staging: Pick<Staging, 'look'>;
+  /** Where the engine finds the branch. */
+  readonly uri: string;
+  /** Without it no version is tried. */
+  readonly tryVersion: TryVersion | undefined;
 }
+
+/** Reads a version in another process, by the name of its dataset in the staging folder: as `ReaderChanges.fault`. */
+export type TryVersion = (
+  name: string,
+  trial: Pick<VersionTrial, 'version' | 'toTry' | keyof ChangeLimits>,
+) => Promise<string | undefined>;
 
 /** Of a table that had less. A manifest has some 100 bytes for each fragment and column. */
 const largestManifestBytes = 16 * 1_024 ** 2;
@@ -35,15 +49,25 @@ export class Proposals {
     this.#parts = parts;
   }
 
-  /** The version that is proposed, if it may follow this head. `InvalidInput`, `VersionTaken`. */
-  async check(proposed: ProposedManifest, head: HeadManifest): Promise<ProposedVersion> {
+  /** The version that is proposed, if it may follow this head and can be read. `InvalidInput`, `VersionTaken`. */
+  async check(proposed: ProposedManifest, head: HeadManifest, limits: ChangeLimits): Promise<ProposedVersion> {
     const { branch, older } = this.#parts;
     const path = this.#pathOf(proposed);
     requireNext(proposed, head);
     const bytes = await this.#read(path, proposed, head);
     const version = fit(() => proposedVersion(bytes, { head: head.bytes, version: proposed.version, branch, older }));
     await this.#requireFiles(bytes, version.newFiles);
+    await this.#requireReadable(version, limits);
     return version;
+  }
+
+  async #requireReadable({ version, bytes, changed }: ProposedVersion, limits: ChangeLimits): Promise<void> {
+    const { staging, uri, tryVersion } = this.#parts;
+    if (tryVersion === undefined) return;
+    const ids = new Set(changed.fragments.map(({ id }) => id));
+    const trial = { version, bytes: trialManifest(bytes, uri, ids) };
+    const fault = await staging.look(trial, (name) => tryVersion(name, { version, toTry: changed, ...limits }));
+    if (fault !== undefined) throw unfit(fault);
   }
 
   /** Once it is a version, under another name. */
@@ -99,7 +123,9 @@ function fit<Result>(read: () => Result): Result {
   try {
     return read();
   } catch (error) {
-    if (error instanceof UnfitManifest) throw invalidInput(`manifest_path: the manifest is not fit: ${error.message}`);
+    if (error instanceof UnfitManifest) throw unfit(error.message);
     throw error;
   }
 }
+
+const unfit = (why: string): LancegateError => invalidInput(`manifest_path: the manifest is not fit: ${why}`);

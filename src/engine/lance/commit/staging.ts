@@ -83,6 +83,21 @@ export class Staging {
     });
   }
 
+  /** Has a dataset of one version read, by its name in the staging folder or here. It is gone afterwards. */
+  look<Result>(
+    { version, bytes }: { readonly version: number; readonly bytes: Buffer },
+    run: (name: string, open: () => Promise<NativeTable>) => Promise<Result>,
+  ): Promise<Result> {
+    return this.#onDisk.use(randomUUID(), async ({ connection, name, folder, discard }) => {
+      const versions = join(folder, '_versions');
+      mkdirSync(versions, { recursive: true });
+      writeFileSync(join(versions, manifestNames(version)[0]), bytes);
+      const result = await run(name, () => connection.openTable(name, []));
+      discard();
+      return result;
+    });
+  }
+
   #stageIn(staging: StagingFolder, file: IpcFile): Promise<StagedRows> {
     return staging.use(randomUUID(), async ({ connection, name, folder, filesOf, moverOf, discard }) => {
       (await connection.createTable(name, file, 'create', [])).close();

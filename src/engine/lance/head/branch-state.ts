@@ -4,7 +4,7 @@
  * rows whose files are missing, and commits to a folder that has lost its versions.
  *
  * Throws `TableDamaged`, which names what is missing or torn, with the path in `internal` for the log alone, and
- * `InvalidTableState` for a table of a newer Lance with features that this engine does not know.
+ * `InvalidTableState` for a table of a newer Lance with features that this engine does not know, and `UnboundedColumns`.
  */
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
@@ -25,6 +25,7 @@ import {
   parseManifest,
   showFlags,
 } from '../../../lance-format/manifest/parse-manifest.ts';
+import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
 interface BranchPath {
@@ -59,7 +60,10 @@ export function stateIn(
   version: number,
   { path, bytes }: { readonly path: string; readonly bytes: Buffer },
 ): BranchState {
-  const outline = unlessTorn(version, path, () => outlineOf(bytes));
+  const outline = unlessTorn(version, path, () => {
+    requireBoundedColumns(bytes);
+    return outlineOf(bytes);
+  });
   requireReadable(outline);
   return { writeRefusal: writeRefusalOf(outline) };
 }

@@ -5,6 +5,7 @@
  * (docs/engine-facts.md, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
 import { LancegateError, storageFull, storageUnavailable, timedOutText } from '../../../kernel/errors.ts';
+import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { EngineRefusal } from '../../port/refusal.ts';
 import { evaluationRules, filterRules, queryRules, type Rule, rowNames } from './sql-error-rules.ts';
 
@@ -268,6 +269,8 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
 /** `filter` is how a filter at fault is called in the message. */
 export function translateEngineError(call: EngineCall, error: unknown, filter: string): LancegateError {
   if (error instanceof LancegateError) return error;
+  if (error instanceof UnboundedColumns)
+    return new LancegateError('InvalidTableState', unreadable(error), { cause: error });
   const text = error instanceof Error ? error.message : String(error);
   const ofStorage = unseenUntilDone.has(call) ? storageRefusal(text, error, { engineCall: call }) : undefined;
   if (ofStorage !== undefined) return ofStorage;
@@ -280,6 +283,9 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
   }
   return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
 }
+
+const unreadable = ({ message }: UnboundedColumns): string =>
+  `this version of the table cannot be read, since native code could end the service: ${message}`;
 
 /** undefined where the storage is not at fault, or something may have been written. */
 function storageRefusal(

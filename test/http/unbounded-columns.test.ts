@@ -1,0 +1,160 @@
+/** Versions of other programs whose columns native code must not read: an honest error, wherever they come from, and the service lives. */
+import assert from 'node:assert/strict';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
+import { branchFolder, listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
+import { field, manifest } from '#src/lance-format/messages.ts';
+import { decode, edit, encode } from '#src/lance-format/protobuf.ts';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { stage } from '#test/fixtures/proposed-version.ts';
+import { type ServiceProcess, serviceOfTest } from '#test/fixtures/service-process.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+
+const top = 2n ** 64n - 1n;
+const nested = (depth: number) =>
+  Array.from({ length: depth }, (_, at) =>
+    encode(field, {
+      ...{ name: 's', id: 100 + at, parentId: at === 0 ? top : BigInt(99 + at) },
+      ...{ logicalType: at === depth - 1 ? 'int64' : 'struct', isNullable: true },
+    }),
+  );
+const ofType = (logicalType: string) => [encode(field, { name: 'v', id: 100, parentId: top, logicalType })];
+const wide = (count: number) =>
+  Array.from({ length: count }, (_, at) =>
+    encode(field, { name: `c${at}`, id: 100 + at, parentId: top, logicalType: 'int64', isNullable: true }),
+  );
+
+const beyond: readonly (readonly [title: string, columns: readonly Uint8Array[]])[] = [
+  ['9,000 structs in one another', nested(9_000)],
+  ['33 structs in one another', nested(33)],
+  ['lists of fixed size in one another', ofType(`${'fixed_size_list:'.repeat(60)}float${':2'.repeat(60)}`)],
+  ['a type without end', ofType(`${'fixed_size_list:'.repeat(60_000)}float`)],
+  ['lists of more values than there can be', ofType('fixed_size_list:fixed_size_list:float:2147483647:2147483647')],
+  ['12,000 columns', wide(12_000)],
+];
+
+/** The manifest with these columns as well, as another version if one is given. */
+function withColumns(file: Buffer, columns: readonly Uint8Array[], version?: number): Buffer {
+  const sections = sectionsOf(file);
+  const { fields = [] } = decode(manifest, sections.message);
+  const changes = { fields: [...fields, ...columns], ...(version !== undefined && { version }) };
+  return manifestFileOf({ ...sections, message: edit(manifest, sections.message, changes) }, file);
+}
+
+describe('columns beyond bounds (P12)', () => {
+  const later = afterSuite();
+  let service: ServiceProcess;
+  let original = '';
+  before(async () => {
+    service = await serviceOfTest(later);
+    original = join(temporaryFolder(later), 't.lance');
+    const table = await (await connect(join(original, '..'))).createTable('t', [{ id: 1 }, { id: 2 }]);
+    await (await table.branches()).create('dev');
+    await table.add([{ id: 3 }]);
+    table.close();
+  });
+  let tables = 0;
+
+  const post = async (table: string, path: string, body: object = {}) => {
+    const answer = await service.post(`/v1/table/${table}/${path}`, body).catch((cause: unknown) => {
+      assert.fail(`${path}: ${String(cause)}; ${service.death ?? 'the service lives'}`);
+    });
+    return answer;
+  };
+  const isRefused = async (table: string, path: string, body: object = {}, code = 19) => {
+    const { status, body: answer } = await post(table, path, body);
+    assert.deepEqual([status, answer.code], [400, code], `${path}: ${JSON.stringify(answer)}`);
+    assert.match(
+      String(answer.error),
+      /nested more than 32 deep|fixed size|type that is too long|more than 10000 fields/,
+    );
+  };
+  const isRead = async (table: string, path: string, body: object = {}) => {
+    const { status, body: answer } = await post(table, path, body);
+    assert.equal(status, 200, `${path}: ${JSON.stringify(answer)}`);
+    return answer;
+  };
+  const copied = (): readonly [table: string, path: string] => {
+    tables += 1;
+    const path = join(service.tablesFolder, `t${tables}.lance`);
+    cpSync(original, path, { recursive: true });
+    return [`t${tables}`, path];
+  };
+  const registered = async () => {
+    const [table, path] = copied();
+    await isRead(table, 'register', { location: `${table}.lance` });
+    return [table, path] as const;
+  };
+  const versionsOf = (path: string, branch?: string) => join(branchFolder(path, branch), '_versions');
+  const newestOf = (path: string, branch?: string) => {
+    const folder = versionsOf(path, branch);
+    return { version: listVersions(folder).at(-1)!, ...readManifest(folder, listVersions(folder).at(-1)!)! };
+  };
+  /** As another program commits it, past the gate. */
+  const commit = (path: string, columns: readonly Uint8Array[], branch?: string) => {
+    const { version, bytes } = newestOf(path, branch);
+    const name = `${2n ** 64n - 2n - BigInt(version)}.manifest`;
+    writeFileSync(join(versionsOf(path, branch), name), withColumns(bytes, columns, version + 1));
+  };
+
+  for (const [title, columns] of beyond) {
+    test(`${title}: proposed`, async () => {
+      const [table, path] = await registered();
+      const { version, bytes } = newestOf(path);
+      const proposed = stage(path, version + 1, withColumns(bytes, columns, version + 1));
+      await isRefused(table, 'version/create', proposed, 13);
+      assert.equal(await isRead(table, 'count_rows'), 3);
+    });
+
+    test(`${title}: registered, or committed past the gate`, async () => {
+      const [unread, at] = copied();
+      const { path: newest, bytes } = newestOf(at);
+      writeFileSync(newest, withColumns(bytes, columns));
+      await isRefused(unread, 'register', { location: `${unread}.lance` });
+      const [table, path] = await registered();
+      await isRead(table, 'count_rows');
+      commit(path, columns);
+      const reads = ['describe', 'count_rows', 'stats', 'branches/list', 'index/list'];
+      for (const read of reads) await isRefused(table, read);
+      await isRefused(table, 'count_rows', { predicate: 'id > 1' });
+      await isRefused(table, 'delete', { predicate: 'id > 1' });
+      await isRefused(table, 'count_rows', { branch: 'dev' });
+    });
+  }
+
+  test('in an older version, which is neither read, nor restored, cloned or branched', async () => {
+    const [table, path] = await registered();
+    const { bytes, version, path: newest } = newestOf(path);
+    writeFileSync(newest, withColumns(bytes, nested(9_000)));
+    writeFileSync(
+      join(versionsOf(path), `${2n ** 64n - 2n - BigInt(version)}.manifest`),
+      withVersion(bytes, version + 1),
+    );
+    assert.equal(await isRead(table, 'count_rows'), 3);
+    await isRefused(table, 'count_rows', { version });
+    await isRefused(table, 'restore', { version });
+    await isRefused(table, 'branches/create', { name: 'old', from_version: version });
+    await isRefused(`${table}_clone`, 'clone', { source_location: `${table}.lance`, source_version: version });
+  });
+
+  test('on a branch of another program: the branch alone cannot be read', async () => {
+    const [table, path] = await registered();
+    commit(path, nested(9_000), 'dev');
+    await isRefused(table, 'count_rows', { branch: 'dev' });
+    assert.equal(await isRead(table, 'count_rows'), 3);
+    const { branches } = (await isRead(table, 'branches/list')) as { branches: object };
+    assert.ok(JSON.stringify(branches).includes('dev'));
+    assert.ok(readFileSync(newestOf(path, 'dev').path).length > 100_000);
+  });
+
+  test('with 32 structs in one another all works', async () => {
+    const [table, path] = await registered();
+    commit(path, nested(32));
+    assert.equal(await isRead(table, 'count_rows', { predicate: 'id > 1' }), 2);
+  });
+});
+
+const withVersion = (file: Buffer, version: number): Buffer => withColumns(file, [], version);
