@@ -8,6 +8,7 @@ import { Authenticator } from './auth/authenticator.ts';
 import { CedarPolicy } from './auth/policy/cedar-policy.ts';
 import { PolicyFile } from './auth/policy/policy-file.ts';
 import { ReplicaTokens } from './auth/tokens/replica-tokens.ts';
+import type { DatabaseCatalog } from './catalog/port.ts';
 import type { Service, StartParts } from './cli/serve.ts';
 import { makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
@@ -19,6 +20,7 @@ import { openStore } from './engine/lance/store/open-store.ts';
 import { StoreUnusable } from './engine/lance/store/store-unusable.ts';
 import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
 import { CertificateFiles, readCa } from './http/certificate-files.ts';
+import { Databases } from './http/database.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
 import { ReplicaHop } from './http/forwarding/replica-hop.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
@@ -85,6 +87,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     requireReady,
     authenticator,
     policy,
+    databases: await openDatabases(start, catalog),
     readFilter: filterReader(config.sqlFunctions ?? []),
     memory: bodyMemory(start),
     ipcLimits: ipcLimits(config),
@@ -112,6 +115,19 @@ export async function startService(config: Config, parts: StartParts): Promise<S
       await all.disposeAsync();
     },
   };
+}
+
+/** An operator learns at the upgrade which programs of `db://NAME` no longer reach the root. */
+async function openDatabases({ config, logger }: Start, catalog: DatabaseCatalog): Promise<Databases> {
+  const { databases: mode } = config;
+  const names = mode === 'off' ? [] : await catalog.noteDatabases();
+  if (names.length > 0) {
+    logger.warn(
+      { namespaces: names.slice(0, 100), count: names.length },
+      'these namespaces are databases from now on: requests that name one in x-lancedb-database reach what is in it, and the root no more; --databases off keeps what was',
+    );
+  }
+  return new Databases(mode, (name) => catalog.isDatabase(name));
 }
 
 const operationLimits = (config: Config) => ({

@@ -195,12 +195,20 @@ export interface NamespaceCatalog {
   namespacesUnder(path: NamespacePath): Promise<readonly NamespacePath[]>;
 }
 
+/** What a request may name as its database: the namespaces of the root, and those that were there and were dropped. */
+export interface DatabaseCatalog {
+  /** Never false again once it was true. */
+  isDatabase(name: ObjectName): Promise<boolean>;
+  /** Notes those that were made before there were databases, and returns their names. */
+  noteDatabases(): Promise<readonly ObjectName[]>;
+}
+
 export interface TableCatalog {
   findTable(ref: TableRef): Promise<TableRecord | undefined>;
   /** Tables directly in a namespace. `NamespaceNotFound`. */
   listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
-  /** All tables of all namespaces, ordered by their full path. */
-  listAllTables(page: TablePageRequest): Promise<readonly ListedTable[]>;
+  /** All tables of all namespaces below `path`, ordered by their full path. */
+  listAllTables(path: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
 
   /**
    * Makes a declared-only table. `NamespaceNotFound`, `TableAlreadyExists`; `ConcurrentCreate` while one is reserved,
@@ -326,6 +334,7 @@ export interface OpenBranchCatalog {
 /** What uses it takes those of these interfaces that it needs. */
 export interface Catalog
   extends NamespaceCatalog,
+    DatabaseCatalog,
     TableCatalog,
     CreationCatalog,
     TransactionCatalog,

@@ -10,6 +10,7 @@ import type {
   Catalog,
   Creation,
   CreationCatalog,
+  DatabaseCatalog,
   KeyedAnswer,
   KeyedRequestCatalog,
   NamespaceCatalog,
@@ -24,6 +25,7 @@ import type {
 import type { CatalogDb } from './queries/catalog-db.ts';
 import * as commits from './queries/commits.ts';
 import * as creations from './queries/creations.ts';
+import * as databases from './queries/databases.ts';
 import * as namespaces from './queries/namespaces.ts';
 import * as owners from './queries/owners.ts';
 import * as sharedRoot from './queries/shared-root.ts';
@@ -134,9 +136,9 @@ type AnsweredTable = AnswerOf<TableRecord>;
 type AnsweredNamespace = AnswerOf<NamespaceRecord>;
 
 /** Which namespaces exist. */
-const namespaceMethods = ({ reading, writing }: Methods): NamespaceCatalog => ({
+const namespaceMethods = ({ reading, writing }: Methods): NamespaceCatalog & DatabaseCatalog => ({
   createNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
-    andAnswer(db, namespaces.createNamespace(db, path, properties), answered),
+    andAnswer(db, createNamespace(db, path, properties), answered),
   ),
   updateNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
     andAnswer(db, namespaces.updateNamespace(db, path, properties), answered),
@@ -144,10 +146,24 @@ const namespaceMethods = ({ reading, writing }: Methods): NamespaceCatalog => ({
   findNamespace: reading(namespaces.findNamespace),
   listNamespaces: reading(namespaces.listNamespaces),
   dropNamespace: writing((db, path: NamespacePath, answered?: AnswerOf<void>) =>
-    andAnswer(db, namespaces.dropNamespace(db, path), answered),
+    andAnswer(db, dropNamespace(db, path), answered),
   ),
   namespacesUnder: reading(namespaces.namespacesUnder),
+  isDatabase: reading(databases.isDatabase),
+  noteDatabases: writing(databases.noteDatabases),
 });
+
+async function createNamespace(db: CatalogDb, path: NamespacePath, properties: Properties): Promise<NamespaceRecord> {
+  const made = await namespaces.createNamespace(db, path, properties);
+  await databases.noteDatabase(db, path);
+  return made;
+}
+
+/** An older version that made it has not noted it. */
+async function dropNamespace(db: CatalogDb, path: NamespacePath): Promise<void> {
+  await namespaces.dropNamespace(db, path);
+  await databases.noteDatabase(db, path);
+}
 
 /** Which tables exist. */
 function tableMethods({ reading, writing, insisting, owning }: Methods, newId: NewId): TableCatalog & CreationCatalog {

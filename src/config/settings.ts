@@ -124,6 +124,11 @@ export const settings = {
       default: '{}',
       doc: 'Options of the object store, credentials included, such as `{"aws_region":"eu-west-1"}`. Never shown to clients.',
     }),
+    databases: withDefault(oneOf(['off', 'auto', 'required']), {
+      flag: 'databases',
+      default: 'auto',
+      doc: 'What the header `x-lancedb-database` does, which every client of `db://NAME` sends. With `auto`, a namespace of the root of this name is the database of the request: its names are below it. One that was dropped is 404, and any other name is the root. With `required`, any other name is 404, and the tables of the root itself are out of reach. With `off`, the header does nothing.',
+    }),
     managedVersioning: withDefault(boolean, {
       flag: 'managed-versioning',
       default: 'false',

@@ -71,7 +71,7 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
     },
     prepare(input) {
       const { query, headers, scope, access, context } = input;
-      const table = tableTarget.parse(input.id, readDelimiter(query));
+      const table = tableTarget.parse(input.id, readDelimiter(query), input.database);
       const resource = { kind: 'table', table } as const;
       const branch = queryBranch(input);
       access.require(route.action, resource, branch);

@@ -8,6 +8,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { CertificateFiles } from './certificate-files.ts';
+import type { Databases } from './database.ts';
 import type { Forwarding } from './forwarding/forwarding.ts';
 import type { Route } from './route.ts';
 
@@ -18,6 +19,7 @@ export interface HttpDeps {
   readonly requireReady: () => Promise<void>;
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
+  readonly databases: Pick<Databases, 'of'>;
   readonly readFilter: ReadFilter;
   /** What all bodies may hold. */
   readonly memory: BodyMemory;

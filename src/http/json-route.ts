@@ -108,7 +108,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
     ...(isWrite && { isWrite }),
     prepare(input) {
       const delimiter = readDelimiter(input.query);
-      const target = route.target.parse(input.id, delimiter);
+      const target = route.target.parse(input.id, delimiter, input.database);
       const inQuery = queryBranch(input);
       const resource = route.target.resource(target);
       if (route.branches === undefined) {
@@ -149,7 +149,7 @@ async function readBody<Target, Body extends TObject>(
   { input, target, inQuery, upload }: Received<Target>,
 ) {
   const text = input.method === 'GET' ? '' : await upload.text();
-  const body = bodies.parse(text, route.target.parts(target));
+  const body = bodies.parse(text, route.target.parts(target, input.database));
   if (route.audit !== undefined) input.context.note(route.audit(body));
   const branch = oneBranch(inQuery, parseBranch(body.branch));
   const resource = route.target.resource(target);

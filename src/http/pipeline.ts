@@ -99,7 +99,10 @@ export class RequestPipeline {
     const reservation = this.#shedder.reservationOf(raw);
     const principal = await (reservation?.principal ?? this.#deps.authenticator.authenticate(credentialsIn(raw)));
     if (principal.vouchedBy !== undefined) context.sayProcessing();
-    const input = context.identify(principal);
+    const identified = context.identify(principal);
+    const database = await this.#deps.databases.of(raw);
+    identified.access.showIn(database);
+    const input = { ...identified, database };
     const prepared = route.prepare(input);
     this.#requireLength(raw, prepared.body);
     const request = { context, principal, prepared, reservation, signal: input.scope.signal };

@@ -128,7 +128,7 @@ export class RequestContext implements AnswerHead {
    * The principal is known: from now on the deadline runs, and the route can prepare the request. The scope closes when the answer
    * is decided or the client has left; the work has seen the abort by then. `InvalidInput` for a malformed timeout.
    */
-  identify(principal: Principal): RouteInput<string> {
+  identify(principal: Principal): Omit<RouteInput<string>, 'database'> {
     this.#access = new Access(this.#deps.policy, principal);
     const { method, params, headers, id: requestId } = this.#request;
     const scope = new ClientScope({

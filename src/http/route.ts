@@ -24,6 +24,7 @@ import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } fr
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import type { UploadedParts } from './body/multipart-upload.ts';
+import type { Database } from './database.ts';
 import type { RouteDescription } from './openapi/description.ts';
 
 export type Method = 'GET' | 'POST';
@@ -56,6 +57,7 @@ export interface RouteInput<Name extends string = never> {
   /** The decoded name of an index in the path; empty on paths without. */
   readonly index: string;
   readonly query: QueryOf<Name | 'delimiter' | 'branch'>;
+  readonly database: Database;
   readonly headers: IncomingHttpHeaders;
   /** The LanceDB SDKs end their paths in a slash, the Lance namespace clients do not. */
   readonly hasTrailingSlash: boolean;
@@ -151,27 +153,30 @@ export const emptyAnswer: Answer = { contentType: undefined, text: '' };
 /** What a route's path can name, and what of it the policy is asked about. */
 export interface TargetKind<Target> {
   /** `InvalidInput`. */
-  parse(id: string, delimiter: string): Target;
+  parse(id: string, delimiter: string, database: Database): Target;
   /** Undefined where only the operation can find out which table it is about: it must ask the policy itself. */
   resource(target: Target): Resource | undefined;
-  /** The parts that a body's `id` must repeat. */
-  parts(target: Target): readonly string[];
+  /** The parts that a body's `id` must repeat, as the request calls them. */
+  parts(target: Target, database: Database): readonly string[];
 }
 
 export const tableTarget: TargetKind<TableRef> = {
-  parse: parseTableRef,
+  parse: (id, delimiter, database) => database.table(parseTableRef(id, delimiter)),
   resource: (table) => ({ kind: 'table', table }),
-  parts: ({ namespace, name }) => [...namespace, name],
+  parts: ({ namespace, name }, database) => [...database.shownNamespace(namespace), name],
 };
 
 export const namespaceTarget: TargetKind<NamespacePath> = {
-  parse: parseNamespacePath,
+  parse: (id, delimiter, database) => database.namespace(parseNamespacePath(id, delimiter)),
   resource: (path) => ({ kind: 'namespace', path }),
-  parts: (path) => path,
+  parts: (path, database) => database.shownNamespace(path),
 };
 
 /** Of paths without an id. */
-export const rootTarget: TargetKind<NamespacePath> = { ...namespaceTarget, parse: () => [] };
+export const rootTarget: TargetKind<NamespacePath> = {
+  ...namespaceTarget,
+  parse: (_id, _delimiter, { path }) => path,
+};
 
 export const transactionTarget: TargetKind<TransactionId> = {
   parse: parseTransactionId,
@@ -205,10 +210,16 @@ export class Access {
   /** The object of the first question, or of the last that the policy denied. */
   #asked: Pick<AuditRecord, 'namespace' | 'table' | 'branch'> | undefined;
   #isDenied = false;
+  #database: Database | undefined;
 
   constructor(policy: Policy, principal: Principal) {
     this.#policy = policy;
     this.principal = principal;
+  }
+
+  /** Refusals name objects as the request does: they would say otherwise that there is such a database. */
+  showIn(database: Database): void {
+    this.#database = database;
   }
 
   /** About another object than the request's own, such as one of a listing. */
@@ -228,7 +239,8 @@ export class Access {
   /** `PermissionDenied`, whose text repeats only what the caller sent, and the scope that the default policies require. */
   require(action: Action, resource: Resource, branch?: BranchName): void {
     if (this.needs(action, resource, branch)) return;
-    const object = branch === undefined ? showResource(resource) : `branch '${branch}' of ${showResource(resource)}`;
+    const shown = showResource(resource, this.#database);
+    const object = branch === undefined ? shown : `branch '${branch}' of ${shown}`;
     throw new PermissionDeniedError(`${action} on ${object} is not allowed`, this.#policy.scopeFor(action));
   }
 
@@ -259,8 +271,10 @@ function objectOf(resource: Resource, branch: BranchName | undefined) {
   return { namespace: undefined, table: id, branch: branch ?? 'main' };
 }
 
-const showResource = (resource: Resource): string =>
-  resource.kind === 'table' ? `table '${showTable(resource.table)}'` : `namespace '${showNamespace(resource.path)}'`;
+function showResource(resource: Resource, database: Database | undefined): string {
+  if (resource.kind === 'table') return `table '${showTable(database?.shown(resource.table) ?? resource.table)}'`;
+  return `namespace '${showNamespace(database?.shownNamespace(resource.path) ?? resource.path)}'`;
+}
 
 /** Includes the id of a revoked or expired API key, since its secret was right. */
 export function principalFacts(

@@ -85,7 +85,7 @@ export class SpaceWatch {
     let after: string | undefined;
     do {
       const page = { after, limit: tablesPerPage, includeDeclared: false };
-      const tables = await this.#parts.catalog.listAllTables(page);
+      const tables = await this.#parts.catalog.listAllTables([], page);
       for (const { id: tableId, ref, location } of tables) {
         if (this.#isStopped) return;
         await this.#parts.pruneTable({ table: ref, tableId, branch: undefined, location });

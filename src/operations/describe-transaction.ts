@@ -1,10 +1,11 @@
 import type { TransactionCatalog } from '../catalog/port.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { type BranchName, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
+import type { BranchName, Properties, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { Visible } from './visible-page.ts';
 
 interface DescribeTransactionCommand {
   readonly id: TransactionId;
+  readonly show: (table: TableRef) => string;
   readonly visible: Visible<{ readonly table: TableRef; readonly branch: BranchName | undefined }>;
 }
 
@@ -20,7 +21,7 @@ interface TransactionDescription {
  */
 export const describeTransaction =
   ({ catalog }: { catalog: TransactionCatalog }) =>
-  async ({ id, visible }: DescribeTransactionCommand): Promise<TransactionDescription> => {
+  async ({ id, visible, show }: DescribeTransactionCommand): Promise<TransactionDescription> => {
     const record = await catalog.findTransaction(id);
     if (record === undefined || !visible({ table: record.ref, branch: record.branch })) {
       throw new LancegateError('TransactionNotFound', `transaction '${id}' is not known`);
@@ -29,7 +30,7 @@ export const describeTransaction =
     const properties = {
       ...outcome,
       operation,
-      table: showTable(ref),
+      table: show(ref),
       branch: branch ?? 'main',
       version: String(version),
       committed_at_ms: String(committedAtMs),

@@ -9,7 +9,7 @@ import type { QueryOf } from './query-parameters.ts';
 const maxNameBytes = 255;
 
 /** The policy engine's work grows with the cube of the parts: a thousand keep every client waiting for ten seconds. */
-const maxParts = 32;
+export const maxParts = 32;
 const tooManyParts = `it has more than ${maxParts} parts`;
 
 const malformed = (id: string, why: string) => {
@@ -68,13 +68,21 @@ export function parseTableParts(namespace: readonly string[], name: string): Tab
  * name can be stored; it is encoded where it becomes a path.
  */
 function readName(id: string, name: string, index: number): ObjectName {
-  const part = `part ${index + 1}`;
-  if (name === '') throw malformed(id, `${part} is empty`);
-  if (name === '.' || name === '..') throw malformed(id, `${part} must not be "." or ".."`);
-  if (/\p{Cc}/u.test(name)) throw malformed(id, `${part} holds a control character`);
-  if (Buffer.byteLength(name) > maxNameBytes) throw malformed(id, `${part} is longer than ${maxNameBytes} bytes`);
+  const fault = faultOfName(name);
+  if (fault !== undefined) throw malformed(id, `part ${index + 1} ${fault}`);
   return name as ObjectName;
 }
+
+function faultOfName(name: string): string | undefined {
+  if (name === '') return 'is empty';
+  if (name === '.' || name === '..') return 'must not be "." or ".."';
+  if (/\p{Cc}/u.test(name)) return 'holds a control character';
+  return Buffer.byteLength(name) > maxNameBytes ? `is longer than ${maxNameBytes} bytes` : undefined;
+}
+
+/** undefined for what no namespace can be called. */
+export const readDatabaseName = (name: string): ObjectName | undefined =>
+  faultOfName(name) === undefined ? (name as ObjectName) : undefined;
 
 /** Refuses only what can be no id at all. */
 export function parseTransactionId(id: string): TransactionId {

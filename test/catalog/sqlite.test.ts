@@ -159,7 +159,8 @@ describe('the SQLite catalog', () => {
       alter table idempotency_keys drop column asked_at_ms;
       drop table replicas;
       drop table table_owners;
-      drop table storage_root`);
+      drop table storage_root;
+      drop table databases`);
     database.close();
     const catalog = await open(file);
     const ownerOf = async (location: string) => (await catalog.locationsAt(place(location), 'exact'))[0]?.owner;

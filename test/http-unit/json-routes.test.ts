@@ -145,7 +145,7 @@ const cases: readonly Case[] = [
     method: 'GET',
     path: '/v1/table?delimiter=::',
     operation: 'listAllTables',
-    command: { namespace: undefined, page, includeDeclared: true },
+    command: { namespace: { below: [] }, page, includeDeclared: true },
     answer: { tables: ['prod::orders', 'prod::users'], page_token: 'users' },
   },
   {

@@ -6,6 +6,7 @@ import { LancegateError } from '#src/kernel/errors.ts';
 import type {
   BranchName,
   Location,
+  NamespacePath,
   ObjectName,
   Properties,
   TableId,
@@ -58,8 +59,8 @@ export function scriptedOperations(script: Partial<Operations> = {}): { operatio
   return { operations: Object.fromEntries(remembering) as Operations, asked };
 }
 
-const listedTables = (namespace = names(['prod'])) => ({
-  items: names(['orders', 'users']).map((name) => ({ namespace, name })),
+const listedTables = (of: NamespacePath | { readonly below: NamespacePath }) => ({
+  items: names(['orders', 'users']).map((name) => ({ namespace: 'below' in of ? names(['prod']) : of, name })),
   next: 'users',
 });
 

@@ -15,6 +15,7 @@ import { ownersOfPlaces } from './0004-owners-of-places.ts';
 import { credentials } from './0005-credentials.ts';
 import { tableOwners } from './0006-table-owners.ts';
 import { storageRoot } from './0007-storage-root.ts';
+import { databases } from './0008-databases.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
@@ -26,6 +27,7 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0005-credentials-additive': credentials(types),
   '0006-table-owners-additive': tableOwners(types),
   '0007-storage-root-additive': storageRoot(types),
+  '0008-databases-additive': databases(types),
 });
 
 const migrationTableName = 'catalog_migrations';

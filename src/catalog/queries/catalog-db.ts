@@ -117,6 +117,10 @@ interface StorageRootRow {
   readonly root: string;
 }
 
+interface DatabaseRow {
+  readonly name: string;
+}
+
 export interface ApiKeyRow {
   readonly id: string;
   readonly secret_sha256: string;
@@ -146,6 +150,7 @@ export interface CatalogSchema {
   readonly replicas: ReplicaRow;
   readonly table_owners: TableOwnerRow;
   readonly storage_root: StorageRootRow;
+  readonly databases: DatabaseRow;
 }
 
 export type CatalogDb = Kysely<CatalogSchema>;

@@ -1,6 +1,7 @@
 import type { NamespacePath, ObjectName, TableId, TableRef } from '../../kernel/ids.ts';
 import type { ListedTable, TablePageRequest, TableRecord } from '../port.ts';
 import {
+  boundsBelow,
   type CatalogDb,
   type FullPath,
   namespacePathOf,
@@ -58,8 +59,14 @@ export async function listTables(
   return rows.map((row) => ({ ...recordOf(row), cursor: row.name }));
 }
 
-export async function listAllTables(db: CatalogDb, page: TablePageRequest): Promise<readonly ListedTable[]> {
+export async function listAllTables(
+  db: CatalogDb,
+  path: NamespacePath,
+  page: TablePageRequest,
+): Promise<readonly ListedTable[]> {
+  const { from, to } = boundsBelow(namespacePathOf(path));
   const rows = await tablePage(db, page)
+    .$if(path.length > 0, (query) => query.where('path', '>', from).where('path', '<', to))
     .$if(page.after !== undefined, (query) => query.where('path', '>', page.after as FullPath))
     .orderBy('path')
     .execute();

@@ -3,6 +3,7 @@ import Type, { type TProperties, type TSchema } from 'typebox';
 import { type ErrorName, errorCatalogue } from '../../kernel/errors.ts';
 import { idempotencyKeyHeader } from '../../wire/identifiers.ts';
 import { timeoutHeader, timeoutParameter } from '../../wire/query-parameters.ts';
+import { databaseHeader } from '../database.ts';
 import { ErrorBody, statusTitles } from '../error-renderer.ts';
 import type { Method, Route } from '../route.ts';
 import type { RouteDescription } from './description.ts';
@@ -103,6 +104,13 @@ const queryParameters = (parameters: TProperties): Json[] =>
 
 const headerParameters = (takesKey: boolean): Json[] => [
   { name: timeoutHeader, in: 'header', required: false, schema: { type: 'integer', minimum: 1, maximum: 999_999 } },
+  {
+    name: databaseHeader,
+    in: 'header',
+    required: false,
+    description: 'A namespace of the root that the names of the request are below (`--databases`).',
+    schema: { type: 'string' },
+  },
   ...(takesKey
     ? [
         {

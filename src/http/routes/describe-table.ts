@@ -67,7 +67,7 @@ export const describeTableRoute = jsonRoute(describeTable, {
       tag: tag === undefined ? undefined : { name: tag, visible },
     });
     return {
-      ...describe(description),
+      ...describe({ ...description, table: input.database.shown(description.table) }),
       ...(description.isManaged && { managed_versioning: true }),
       ...(withUri && { table_uri: description.location }),
     };

@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { invalidInput } from '../../kernel/errors.ts';
 import { answeredOnce } from '../../operations/idempotency/idempotency.ts';
 import {
   createNamespace,
@@ -94,7 +95,8 @@ export const dropNamespaceRoute = jsonRoute(answeredOnce('drop_namespace', dropT
   body: DropBody,
   audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
   answer: async (operation, { target: namespace, body, idempotency }, input) => {
-    const { access, context } = input;
+    const { access, context, database } = input;
+    if (database.shownNamespace(namespace).length === 0) throw invalidInput('The root namespace cannot be dropped.');
     let droppedTables = 0;
     const command: Parameters<typeof operation>[0] = {
       namespace,

@@ -15,6 +15,7 @@ import { choiceOf, parseChoice, registerModes } from '../../wire/create-paramete
 import { parseTableParts } from '../../wire/identifiers.ts';
 import { nextPage, pageFields, StringMap, Version } from '../../wire/json-body.ts';
 import { Flag, readFlag, readPage } from '../../wire/query-parameters.ts';
+import type { Database } from '../database.ts';
 import { jsonRoute, Nothing, onceAnswer } from '../json-route.ts';
 import { emptyAnswer, namespaceTarget, type RouteInput, rootTarget, tableTarget } from '../route.ts';
 
@@ -63,6 +64,7 @@ export const listTablesRoute = jsonRoute(listTables, {
   answers: TableNames,
   body: Nothing,
   answer: async (operation, { target: namespace }, input) => {
+    if (namespace.length === 0) input.database.requireNamed();
     const { items, next } = await operation({ namespace, ...readListing(input) });
     return { tables: items.map(({ name }) => name), page_token: next };
   },
@@ -80,9 +82,11 @@ export const listAllTablesRoute = jsonRoute(listTables, {
   answers: TableNames,
   body: Nothing,
   answer: async (operation, { target: root, delimiter }, input) => {
-    const namespace = input.hasTrailingSlash ? root : undefined;
+    const { database, hasTrailingSlash } = input;
+    if (hasTrailingSlash) database.requireNamed();
+    const namespace = hasTrailingSlash ? root : { below: root };
     const { items, next } = await operation({ namespace, ...readListing(input) });
-    return { tables: items.map((table) => showTable(table, delimiter)), page_token: next };
+    return { tables: items.map((table) => showTable(database.shown(table), delimiter)), page_token: next };
   },
 });
 
@@ -163,9 +167,9 @@ export const renameTableRoute = jsonRoute(answeredOnce('rename_table', renameTab
   answers: Nothing,
   body: RenameBody,
   answer: async (operation, { target: table, body, idempotency }, input) => {
-    const { access, context } = input;
-    const namespace = body.new_namespace_id ?? body.new_namespace ?? table.namespace;
-    const to = parseTableParts(namespace, body.new_table_name);
+    const { access, context, database } = input;
+    const namespace = body.new_namespace_id ?? body.new_namespace ?? database.shownNamespace(table.namespace);
+    const to = database.table(parseTableParts(namespace, body.new_table_name));
     context.note({ newTable: resourceUid({ kind: 'table', table: to }).id });
     access.require('RenameTable', { kind: 'table', table: to });
     onceAnswer(input, await operation({ table, to, idempotency }, input.scope));
@@ -211,7 +215,7 @@ export const dropTableRoute = jsonRoute(answeredOnce('drop_table', dropTable), {
   answers: GoneTable,
   body: Nothing,
   answer: async (operation, { target: table, idempotency }, input) =>
-    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope))),
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input.database),
 });
 
 export const deregisterTableRoute = jsonRoute(answeredOnce('deregister_table', deregisterTable), {
@@ -225,11 +229,11 @@ export const deregisterTableRoute = jsonRoute(answeredOnce('deregister_table', d
   answers: GoneTable,
   body: Nothing,
   answer: async (operation, { target: table, idempotency }, input) =>
-    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope))),
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input.database),
 });
 
-const goneTable = ({ table, location, properties }: TableDescription) => ({
-  id: tableTarget.parts(table),
+const goneTable = ({ table, location, properties }: TableDescription, database: Database) => ({
+  id: tableTarget.parts(table, database),
   location,
   properties,
 });

@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import { showTable } from '../../kernel/ids.ts';
 import { describeTransaction } from '../../operations/describe-transaction.ts';
 import { StringMap } from '../../wire/json-body.ts';
 import { jsonRoute, Nothing } from '../json-route.ts';
@@ -15,10 +16,12 @@ export const describeTransactionRoute = jsonRoute(describeTransaction, {
   summary: 'Says what became of a transaction',
   answers: Transaction,
   body: Nothing,
-  answer: async (operation, { target: id }, { access }) => {
+  answer: async (operation, { target: id }, { access, database }) => {
     const { status, properties } = await operation({
       id,
-      visible: ({ table, branch }) => access.needs('DescribeTransaction', { kind: 'table', table }, branch),
+      visible: ({ table, branch }) =>
+        database.holds(table) && access.needs('DescribeTransaction', { kind: 'table', table }, branch),
+      show: (table) => showTable(database.shown(table)),
     });
     return { status, properties };
   },

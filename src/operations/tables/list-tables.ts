@@ -3,8 +3,8 @@ import type { NamespacePath, TableRef } from '../../kernel/ids.ts';
 import { type Listing, type Page, type Visible, visiblePage } from '../visible-page.ts';
 
 interface ListTablesCommand {
-  /** undefined: the tables of all namespaces. */
-  readonly namespace: NamespacePath | undefined;
+  /** `below`: also the tables of all namespaces in it. */
+  readonly namespace: NamespacePath | { readonly below: NamespacePath };
   readonly page: Page;
   readonly includeDeclared: boolean;
   readonly visible: Visible<TableRef>;
@@ -17,8 +17,8 @@ export const listTables =
     const { items, next } = await visiblePage(
       page,
       (at) =>
-        namespace === undefined
-          ? catalog.listAllTables({ ...at, includeDeclared })
+        'below' in namespace
+          ? catalog.listAllTables(namespace.below, { ...at, includeDeclared })
           : catalog.listTables(namespace, { ...at, includeDeclared }),
       ({ cursor }) => cursor,
       ({ ref }) => visible(ref),

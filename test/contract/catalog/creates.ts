@@ -27,7 +27,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       const creation = await catalog.reserveCreation(table('t'), undefined, place('1'));
       assert.deepEqual({ ...creation, id: '' }, { id: '', ref: table('t'), location: '1' });
       assert.equal(await catalog.findTable(table('t')), undefined);
-      assert.deepEqual(await catalog.listAllTables(all), []);
+      assert.deepEqual(await catalog.listAllTables([], all), []);
       assert.deepEqual((await catalog.unfinished()).creations, [creation]);
       const publication = publicationOf('tx', { properties: { a: 'b' }, storageOptions: { c: 'd' } });
       const made = await catalog.publishCreation(creation, publication);

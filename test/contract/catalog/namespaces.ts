@@ -89,6 +89,17 @@ export function namespacesContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await catalog.listNamespaces([], all), []);
     });
 
+    test('a namespace of the root is a database, and stays one when it is dropped', async () => {
+      for (const names of [['a'], ['a', 'b']]) await catalog.createNamespace(path(...names), {});
+      const [a, b] = path('a', 'b');
+      assert.deepEqual([await catalog.isDatabase(a!), await catalog.isDatabase(b!)], [true, false]);
+      assert.deepEqual(await catalog.noteDatabases(), []);
+      for (const names of [['a', 'b'], ['a']]) await catalog.dropNamespace(path(...names));
+      assert.equal(await catalog.isDatabase(a!), true);
+      await catalog.createNamespace(path('a'), {});
+      assert.equal(await catalog.isDatabase(a!), true);
+    });
+
     test('a cascade sees what is below a namespace, the deepest first, and nothing next to it', async () => {
       const inside = [['a'], ['a', ' b'], ['a', 'b'], ['a', 'b', 'c']];
       for (const names of [...inside, ['a '], ['a b'], ['aa'], ['A']])

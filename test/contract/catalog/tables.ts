@@ -95,15 +95,23 @@ export function tablesContract(open: () => Promise<Catalog>): void {
         await catalog.declareTable(table(...names), place(names.join('/')), {});
       }
       const cursors = await paged(
-        (page) => catalog.listAllTables({ ...page, includeDeclared: true }),
+        (page) => catalog.listAllTables([], { ...page, includeDeclared: true }),
         ({ cursor }) => cursor,
       );
-      const listed = await catalog.listAllTables(all);
+      const listed = await catalog.listAllTables([], all);
       assert.deepEqual(
         listed.map(({ ref, cursor }) => [[...ref.namespace, ref.name], cursor]),
         ordered.map((names, index) => [names, cursors[index]]),
       );
       assert.equal(cursors.length, ordered.length);
+      const below = async (...names: string[]) =>
+        (await catalog.listAllTables(path(...names), all)).map(({ ref }) => [...ref.namespace, ref.name]);
+      assert.deepEqual(await below('a'), [
+        ['a', 'a'],
+        ['a', 'b', 'z'],
+        ['a', 'c'],
+      ]);
+      assert.deepEqual(await below('a', 'b'), [['a', 'b', 'z']]);
     });
 
     test('listings leave declared tables out when asked to, without shortening the page', async () => {
@@ -113,7 +121,7 @@ export function tablesContract(open: () => Promise<Catalog>): void {
       const names = (await catalog.listTables(path('sales'), page)).map((record) => record.ref.name);
       assert.deepEqual(names, ['d', 'e']);
       assert.deepEqual(
-        (await catalog.listAllTables(page)).map((record) => record.ref.name),
+        (await catalog.listAllTables([], page)).map((record) => record.ref.name),
         ['d', 'e'],
       );
     });

@@ -172,7 +172,7 @@ export const updateSchemaMetadataRoute: Offer<ReturnType<typeof updateSchemaMeta
 
 /** Table and branch of a request that has both in its path and query. */
 function authorized(input: RouteInput, action: Action) {
-  const table = tableTarget.parse(input.id, readDelimiter(input.query));
+  const table = tableTarget.parse(input.id, readDelimiter(input.query), input.database);
   const branch = queryBranch(input);
   input.access.require(action, { kind: 'table', table }, branch);
   return { table, branch };

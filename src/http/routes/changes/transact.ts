@@ -74,7 +74,7 @@ export const transactRoute: Offer<ReturnType<typeof transact>> = {
     },
     prepare(input) {
       const { query, headers, scope } = input;
-      const table = tableTarget.parse(input.id, readDelimiter(query));
+      const table = tableTarget.parse(input.id, readDelimiter(query), input.database);
       const branch = queryBranch(input);
       const resource = { kind: 'table', table } as const;
       requireOneOf(input, resource, branch);

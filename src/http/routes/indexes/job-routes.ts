@@ -4,6 +4,7 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import { showTable } from '../../../kernel/ids.ts';
 import { cancelJob, describeJob, listJobs } from '../../../operations/indexes/ask-for-jobs.ts';
 import { Count } from '../../../wire/json-body.ts';
+import type { Database } from '../../database.ts';
 import { jsonRoute, Nothing } from '../../json-route.ts';
 import { type Everywhere, jsonAnswer, noTarget, type RouteInput } from '../../route.ts';
 
@@ -62,12 +63,13 @@ export const describeJobRoute = jsonRoute(describeJob, {
   answers: DescribedJob,
   everywhere: untilOneKnows,
   body: JobBody,
-  answer: async (operation, { body }, { access }) => {
+  answer: async (operation, { body }, { access, database }) => {
     const job = await operation({
       id: body.job_id,
-      visible: ({ table, branch }) => access.needs('DescribeTable', { kind: 'table', table }, branch),
+      visible: ({ table, branch }) =>
+        database.holds(table) && access.needs('DescribeTable', { kind: 'table', table }, branch),
     });
-    return { ...common(job), spec: specOf(job), ...ending(job) };
+    return { ...common(job), spec: specOf(job, database), ...ending(job) };
   },
 });
 
@@ -81,11 +83,12 @@ export const listJobsRoute = jsonRoute(listJobs, {
   answers: Jobs,
   everywhere: jobsOfAll,
   body: Nothing,
-  answer: async (operation, _call, { access }) => {
+  answer: async (operation, _call, { access, database }) => {
     const jobs = await operation({
-      visible: ({ table, branch }) => access.allows('DescribeTable', { kind: 'table', table }, branch),
+      visible: ({ table, branch }) =>
+        database.holds(table) && access.allows('DescribeTable', { kind: 'table', table }, branch),
     });
-    return { jobs: jobs.map(listed) };
+    return { jobs: jobs.map((job) => listed(job, database)) };
   },
 });
 
@@ -100,16 +103,16 @@ export const cancelJobRoute = jsonRoute(cancelJob, {
   answers: Type.Object(jobFields),
   everywhere: untilOneKnows,
   body: JobBody,
-  answer: async (operation, { body }, { access }) => {
-    const job = await operation({ id: body.job_id, visible: mayCancel(access) });
+  answer: async (operation, { body }, input) => {
+    const job = await operation({ id: body.job_id, visible: mayCancel(input) });
     return common(job);
   },
 });
 
 const mayCancel =
-  (access: RouteInput['access']): Parameters<ReturnType<typeof cancelJob>>[0]['visible'] =>
+  ({ access, database }: RouteInput): Parameters<ReturnType<typeof cancelJob>>[0]['visible'] =>
   ({ table, branch }) =>
-    access.needs('CreateTableIndex', { kind: 'table', table }, branch);
+    database.holds(table) && access.needs('CreateTableIndex', { kind: 'table', table }, branch);
 
 const common = (job: IndexJob) => ({
   job_id: job.id,
@@ -119,9 +122,9 @@ const common = (job: IndexJob) => ({
 });
 
 /** The LanceDB SDKs read the last two in a listing, and the others of one job. */
-const listed = (job: IndexJob) => ({
+const listed = (job: IndexJob, database: Database) => ({
   ...common(job),
-  table: showTable(job.table.ref),
+  table: showTable(database.shown(job.table.ref)),
   state: listedState[job.state],
   created_at_millis: job.createdAtMs,
 });
@@ -133,8 +136,8 @@ const listedState: Readonly<Record<IndexJob['state'], string>> = {
   CANCELLED: 'cancelled',
 };
 
-const specOf = ({ table, branch, spec: { name, column, options } }: IndexJob) => ({
-  table: showTable(table.ref),
+const specOf = ({ table, branch, spec: { name, column, options } }: IndexJob, database: Database) => ({
+  table: showTable(database.shown(table.ref)),
   branch: branch ?? 'main',
   index_name: name,
   column,

@@ -137,7 +137,7 @@ export const createVersionsRoute = jsonRoute(createVersions, {
   isWrite: true,
   answer: async (operation, { body, idempotency }, input) => {
     const commands = body.entries.map((entry) => {
-      const table = parseTableParts(entry.id.slice(0, -1), entry.id.at(-1) ?? '');
+      const table = input.database.table(parseTableParts(entry.id.slice(0, -1), entry.id.at(-1) ?? ''));
       const branch = parseBranch(entry.branch);
       input.access.require('CreateTableVersion', { kind: 'table', table }, branch);
       return { table, branch, proposed: proposedManifest(entry), idempotency };

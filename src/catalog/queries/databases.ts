@@ -1,0 +1,50 @@
+/** Databases: the namespaces of the root, and those that were dropped. */
+import type { NamespacePath, ObjectName } from '../../kernel/ids.ts';
+import { type CatalogDb, namespacePathOf } from './catalog-db.ts';
+
+/** Of the namespace at this path, if it is one of the root. */
+export async function noteDatabase(db: CatalogDb, path: NamespacePath): Promise<void> {
+  const [name, ...others] = path;
+  if (name !== undefined && others.length === 0) await insert(db, [name]);
+}
+
+const insert = (db: CatalogDb, names: readonly ObjectName[]) =>
+  db
+    .insertInto('databases')
+    .values(names.map((name) => ({ name })))
+    .onConflict((conflict) => conflict.column('name').doNothing())
+    .execute();
+
+/** An older replica that makes a namespace does not note it. */
+export async function isDatabase(db: CatalogDb, name: ObjectName): Promise<boolean> {
+  const found = await db
+    .selectFrom('databases')
+    .select('name')
+    .where('name', '=', name)
+    .unionAll(
+      db
+        .selectFrom('namespaces')
+        .select('name')
+        .where('path', '=', namespacePathOf([name])),
+    )
+    .limit(1)
+    .executeTakeFirst();
+  return found !== undefined;
+}
+
+export async function noteDatabases(db: CatalogDb): Promise<readonly ObjectName[]> {
+  const rows = await db
+    .selectFrom('namespaces')
+    .select('name')
+    .where('parent', '=', namespacePathOf([]))
+    .where('name', 'not in', db.selectFrom('databases').select('name'))
+    .orderBy('name')
+    .execute();
+  const names = rows.map(({ name }) => name as ObjectName);
+  for (let start = 0; start < names.length; start += namesAtOnce)
+    await insert(db, names.slice(start, start + namesAtOnce));
+  return names;
+}
+
+/** Statements have a bound on their values. */
+const namesAtOnce = 500;
