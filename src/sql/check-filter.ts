@@ -368,13 +368,14 @@ class FilterReader {
     this.#cost.endElement();
   }
 
-  #checkArgument({ name, argument, argumentToken: literal, argumentStart }: Frame, rule: ArgumentRule): void {
+  #checkArgument({ name, argument, argumentToken: literal, argumentStart, literals }: Frame, rule: ArgumentRule): void {
     // One token, and the one that ended it.
     const isAlone = this.#sql.count - argumentStart === 2;
     if (literal.kind !== 'text' || !isAlone) {
       throw new SqlMistake(`argument ${argument + 1} of ${name} must be a text, written out`, literal.at);
     }
-    const answer = rule(literal.value);
+    const answer = rule(literal.value, literals[argument - 1] ?? '');
+    literals[argument] = literal.value;
     if (typeof answer === 'string') throw new SqlMistake(`'${shown(literal.value)}' ${answer}`, literal.at);
     this.#cost.addWork(literal, answer);
   }

@@ -2,7 +2,7 @@
  * What an expression costs the engine, summed up while `checkFilter` reads it: how deep it recurses, what is multiplied inside
  * of what, and the work of planning. Each method throws a `SqlMistake` at the token that exceeds `sqlLimits`.
  */
-import { keywordCalls, multiplyingFunctions } from './functions.ts';
+import { keywordCalls, multiplyingFunctions, replaceMultipliers } from './functions.ts';
 import { sqlLimits } from './limits.ts';
 import { SqlMistake, shown, type Token } from './tokens.ts';
 
@@ -24,6 +24,8 @@ export class Frame {
   argument = 0;
   argumentToken: Token;
   argumentStart: number;
+  /** Of arguments that must be literals, by their index. */
+  readonly literals: string[] = [];
   /** ANDs that belong to a BETWEEN and are still to come. */
   betweens = 0;
   /** Two counts of the term that ANDs and ORs end: its operators, and the deepest of the frames inside. */
@@ -61,6 +63,7 @@ export class Frame {
   get ownMultipliers(): number {
     if (this.kind === 'case' || this.keyword !== undefined) return 2;
     if (this.name === undefined) return 0;
+    if (this.name === 'replace') return replaceMultipliers(this.literals[1] ?? '', this.literals[2] ?? '');
     return multiplyingFunctions.has(this.name) ? 2 : 1;
   }
 

@@ -1,14 +1,16 @@
 /**
  * The functions that clients may call: their time and the size of their result are bounded by what they are given. Left out
- * are those that make much of little (`repeat`, `lpad`, `range`, `array_resize`, and `replace`, which squares a text and,
- * nested, squares it again), those that compare everything with everything (`levenshtein`), those that say something else
+ * are those that make much of little (`repeat`, `lpad`, `range`, `array_resize`), those that compare everything with everything (`levenshtein`), those that say something else
  * each time (`random`, `uuid`), and those that describe the service (`version`). An operator can add to them
  * (`--sql-functions`).
  */
 import { arrowTypeRule } from './types.ts';
 
-/** Says what is wrong with the literal that an argument must be, or what reading it costs, in units of `sqlLimits.work`. */
-export type ArgumentRule = (literal: string) => string | number;
+/**
+ * Says what is wrong with the literal that an argument must be, or what reading it costs, in units of `sqlLimits.work`. `before`: the
+ * literal that the argument before it is.
+ */
+export type ArgumentRule = (literal: string, before: string) => string | number;
 
 const plainFunctions = `
   abs acos acosh asin asinh atan atan2 atanh cbrt ceil cos cosh cot degrees exp factorial floor gcd iszero isnan lcm ln log
@@ -53,8 +55,36 @@ const jsonPathRule: ArgumentRule = (path) => {
   return /\.\.|\?|\*\*/.test(path) ? 'may not hold .., ** or a ? filter' : path.length;
 };
 
+const mostGrowth = 8;
+
+/** How much longer a text can get where one text in it is replaced by another. */
+const growthOf = (replaced: string, by: string): number =>
+  Math.max(1, Buffer.byteLength(by) / Math.max(1, Buffer.byteLength(replaced)));
+
+/** What a `replace` counts of `sqlLimits.multipliers`: as each function, and for each time that it doubles its text as `encode`. */
+export const replaceMultipliers = (replaced: string, by: string): number =>
+  1 + 2 * Math.ceil(Math.log2(growthOf(replaced, by)));
+
+/** An empty one is found between all characters. */
+const replacedRule: ArgumentRule = (replaced) => (replaced === '' ? 'is empty' : textRule(replaced, ''));
+
+const replacingRule: ArgumentRule = (by, replaced) =>
+  growthOf(replaced, by) > mostGrowth
+    ? `is more than ${mostGrowth} times as long as the text that it replaces`
+    : textRule(by, '');
+
+const textRule: ArgumentRule = (text) =>
+  text.length > longestPattern ? `is longer than ${longestPattern} characters` : text.length;
+
 /** The argument of this index must be a literal, so that it is known before any row is. */
 export const argumentRules: ReadonlyMap<string, ReadonlyMap<number, ArgumentRule>> = new Map([
+  [
+    'replace',
+    new Map([
+      [1, replacedRule],
+      [2, replacingRule],
+    ]),
+  ],
   ...['regexp_like', 'regexp_match', 'regexp_count', 'regexp_instr'].map(
     (name) => [name, new Map([[1, regexRule]])] as const,
   ),

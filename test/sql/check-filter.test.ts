@@ -115,7 +115,7 @@ describe('a refusal names the parameter, what is wrong, and where', () => {
       'generate_series(0, 3e9)',
       'array_repeat(1, 9)',
       'array_resize(a, 9)',
-      'replace(v, v, v)',
+      'regexp_replace(v, v, v)',
       'random()',
       'uuid()',
       'pg_sleep(9)',
@@ -202,6 +202,24 @@ describe('an expression is bounded (P12)', () => {
     accepted(`${many(8, 'length(')}v${many(8, ')')} = 1`);
     assert.match(refusal(`${many(9, 'length(')}v${many(9, ')')} = 1`), /more than 8 functions/);
     accepted(many(100, 'NOT (id BETWEEN 1 AND 2)', ' AND '));
+  });
+
+  test('replace takes texts, written out, and makes of a text one of at most eight times its length', () => {
+    accepted("replace(v, '&', '&amp;') = 'a'");
+    accepted(`${many(8, 'replace(')}v${many(8, ", 'long', 's')")} = 'a'`);
+    accepted("replace(replace(v, 'é', 'e'), ' ', '') = 'a'");
+    const mistakes = [
+      ['replace(v, v, v)', /argument 2 of replace must be a text, written out/],
+      ["replace(v, 'a', v)", /argument 3 of replace must be a text, written out/],
+      ["replace(v, 'a', 'b' || v)", /argument 3 of replace must be a text, written out/],
+      ["replace(v, '', 'b')", /is empty/],
+      [`replace(v, 'a', '${many(9, 'b')}')`, /more than 8 times as long as the text that it replaces/],
+      [`replace(v, 'a', '${many(5, 'é')}')`, /more than 8 times as long/],
+      [`replace(v, '${many(1001, 'a')}', 'b')`, /longer than 1000 characters/],
+      ["replace(replace(v, 'a', 'bbb'), 'b', 'ccc')", /more than 8 functions/],
+      [`${many(9, 'replace(')}v${many(9, ", 'a', 'b')")}`, /more than 8 functions/],
+    ] as const;
+    for (const [text, message] of mistakes) assert.match(refusal(`${text} = 'a'`), message, text);
   });
 
   test('many deep terms are refused for their work alone', () => {
