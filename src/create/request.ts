@@ -38,7 +38,10 @@ class CreateTable {
   async run(command: CreateTableCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<CreateTableResult> {
     await this.#requireNamespace(command);
     const existing = await this.#deps.catalog.findTable(command.table);
-    if (existing?.state === 'created' && command.mode === 'exist_ok') return this.#answerExisting(existing, keyed);
+    if (existing?.state === 'created' && command.mode === 'exist_ok') {
+      command.requireDescribe();
+      return this.#answerExisting(existing, keyed);
+    }
     if (existing?.state === 'created' && command.mode === 'create') throw tableAlreadyExists(command.table);
     checkStorable(await command.source.schema());
     const { source, mode } = command;

@@ -11,7 +11,16 @@ import { StringMap } from '../wire/json-body.ts';
 import { contentDecoder } from './body/content-decoder.ts';
 import { ArrowStream, arrowStreamType, commonParameters } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
-import { jsonAnswer, type Offer, queryBranch, type Route, type RouteInput, tableTarget, type Upload } from './route.ts';
+import {
+  type Access,
+  jsonAnswer,
+  type Offer,
+  queryBranch,
+  type Route,
+  type RouteInput,
+  tableTarget,
+  type Upload,
+} from './route.ts';
 
 interface ArrowCall<Parameters> {
   readonly table: TableRef;
@@ -20,6 +29,7 @@ interface ArrowCall<Parameters> {
   readonly source: ArrowSource;
   readonly idempotency: IdempotencyHeader | undefined;
   readonly scope: RequestScope;
+  readonly access: Access;
 }
 
 interface ArrowAnswer {
@@ -89,7 +99,7 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
         answer: async (upload) => {
           const { source, idempotency } = openBody(upload, key);
           try {
-            const call = { table, branch, parameters, source, idempotency, scope };
+            const call = { table, branch, parameters, source, idempotency, scope, access };
             const { fields, isReplay, audit } = await route.answer(operation, call);
             if (isReplay) context.setHeader('idempotency-replayed', 'true');
             const answer = { ...fields, context: contextFields(context.headersSet()) };

@@ -18,12 +18,14 @@ interface CreateNamespaceCommand {
   /** `exist_ok` answers the existing properties; `overwrite` replaces them and keeps what is inside. */
   readonly mode: 'create' | 'exist_ok' | 'overwrite';
   readonly properties: Properties;
+  /** `PermissionDenied`. Called where `exist_ok` finds a namespace: the answer describes one that somebody else may have made. */
+  readonly requireDescribe: () => void;
 }
 
 export const createNamespace =
   ({ catalog }: Deps) =>
   async (
-    { namespace, mode, properties }: CreateNamespaceCommand,
+    { namespace, mode, properties, requireDescribe }: CreateNamespaceCommand,
     _scope?: RequestScope,
     answered?: AnswerOf<Properties>,
   ): Promise<Properties> => {
@@ -32,11 +34,12 @@ export const createNamespace =
     if (existing === undefined && mode === 'create') {
       return propertiesOf(await catalog.createNamespace(namespace, properties, answer));
     }
-    if (existing === undefined) return createOrFind(catalog, namespace, properties);
+    if (existing === undefined) return createOrFind(catalog, namespace, properties, requireDescribe);
     switch (mode) {
       case 'create':
         throw namespaceAlreadyExists(namespace);
       case 'exist_ok':
+        requireDescribe();
         return existing.properties;
       case 'overwrite':
         return propertiesOf(await catalog.updateNamespace(namespace, properties, answer));
@@ -50,12 +53,14 @@ async function createOrFind(
   catalog: NamespaceCatalog,
   namespace: NamespacePath,
   properties: Properties,
+  requireDescribe: () => void,
 ): Promise<Properties> {
   try {
     return (await catalog.createNamespace(namespace, properties)).properties;
   } catch (error) {
     const lostRace = error instanceof LancegateError && error.kind === 'NamespaceAlreadyExists';
     if (!lostRace) throw error;
+    requireDescribe();
     return (await findNamespace(catalog, namespace)).properties;
   }
 }

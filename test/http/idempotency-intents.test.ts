@@ -42,7 +42,13 @@ import { stream } from './rows.ts';
 const notAsked = () => Promise.reject(new Error('this is never asked for'));
 
 const table = { namespace: [], name: 't' as ObjectName };
-const creation = { table, mode: 'create', properties: undefined, storageOptions: {} } as const;
+const creation = {
+  table,
+  mode: 'create',
+  properties: undefined,
+  storageOptions: {},
+  requireDescribe: () => undefined,
+} as const;
 const scope: RequestScope = {
   requestId: 'r',
   principal: { subject: 'ann', issuer: 'lancegate', scopes: [], groups: [] },
@@ -225,7 +231,7 @@ test('a change of a name is recorded together with its answer, so no end of the 
   const [properties, allowed] = [{ owner: 'ann' }, () => true];
   const register = { table, location: 't.lance', mode: 'create', properties, mayAdopt: allowed } as const;
   const source = { sourceLocation: 't.lance', sourceVersion: undefined, sourceTag: undefined, mayClone: allowed };
-  const namespace = { namespace: [named!], mode: 'create', properties } as const;
+  const namespace = { namespace: [named!], mode: 'create', properties, requireDescribe: () => undefined } as const;
   const dropped = { mode: 'fail', behavior: 'restrict', mayDrop: allowed, dropped: () => undefined } as const;
   const dropTree = (all: typeof deps) => dropNamespace(all, dropTable(all));
   type Idempotent = ReturnType<typeof keyOnly>;
@@ -348,7 +354,13 @@ for (const [what, order] of [
     const elsewhere = elsewhereOf(here);
     const namespace = ['n' as ObjectName];
     const mode = order === 'before' ? 'create' : 'exist_ok';
-    const request = { namespace, mode, properties: { owner: 'ann' }, idempotency: keyOnly('k') } as const;
+    const request = {
+      namespace,
+      mode,
+      properties: { owner: 'ann' },
+      idempotency: keyOnly('k'),
+      requireDescribe: () => undefined,
+    } as const;
     const asked: typeof createNamespace = (deps) => async (command) => {
       const work = () => createNamespace(deps)(command);
       const other = () => answeredOnce('create_namespace', createNamespace)(elsewhere)(request, scope);
@@ -368,7 +380,12 @@ test('of two processes that work for one key, the one with another request is no
   const { deps: here } = await start(t);
   const elsewhere = elsewhereOf(here);
   const namespace = ['n' as ObjectName];
-  const request = { namespace, mode: 'overwrite', idempotency: keyOnly('k') } as const;
+  const request = {
+    namespace,
+    mode: 'overwrite',
+    idempotency: keyOnly('k'),
+    requireDescribe: () => undefined,
+  } as const;
   const asked: typeof createNamespace = (deps) => async (command) => {
     const done = await createNamespace(deps)(command);
     await answeredOnce('create_namespace', createNamespace)(elsewhere)(

@@ -29,8 +29,9 @@ export const createTableRoute = arrowRoute(createTable, {
   },
   furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
   mode: ({ mode }) => mode,
-  async answer(operation, { table, parameters, source, idempotency, scope }) {
-    const command = { table, ...parameters, source, idempotency };
+  async answer(operation, { table, parameters, source, idempotency, scope, access }) {
+    const requireDescribe = () => access.require('DescribeTable', { kind: 'table', table });
+    const command = { table, ...parameters, requireDescribe, source, idempotency };
     const { isReplay, ...result } = await operation(command, scope);
     const fields = {
       location: result.location,

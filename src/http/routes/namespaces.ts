@@ -34,7 +34,8 @@ export const createNamespaceRoute = jsonRoute(answeredOnce('create_namespace', c
   audit: ({ mode }) => ({ mode: parseChoice(mode, 'mode', createModes) }),
   answer: async (operation, { target: namespace, body, idempotency }, input) => {
     const mode = parseChoice(body.mode, 'mode', createModes);
-    const command = { namespace, mode, properties: body.properties ?? {}, idempotency };
+    const requireDescribe = () => input.access.require('DescribeNamespace', { kind: 'namespace', path: namespace });
+    const command = { namespace, mode, properties: body.properties ?? {}, requireDescribe, idempotency };
     return { properties: onceAnswer(input, await operation(command, input.scope)) };
   },
 });
