@@ -11,6 +11,7 @@ import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
 import type { Clock, NewId } from '../../kernel/clock.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
+import { invalidToken } from '../challenge.ts';
 import { checkToken, claimedIssuer, refusalOf, unknownKey } from './jwt.ts';
 import type { Credential, Verifier } from './verifier.ts';
 
@@ -89,7 +90,7 @@ export class ReplicaTokens implements Verifier {
     return principal;
   }
 
-  /** The signature says that a replica has written the claims, so their types hold. */
+  /** The signature says that a replica has written the claims, perhaps one of another version. */
   async #checked(token: string): Promise<{ readonly principal: Principal; readonly endsAtMs: number }> {
     try {
       const key = await this.#keyOf(token);
@@ -101,7 +102,8 @@ export class ReplicaTokens implements Verifier {
         clockSkewMs,
       };
       const { claims, endsAtMs } = await checkToken(token, () => key, expected, this.#deps.clock.nowMs());
-      const { principal, replica } = claims as unknown as { readonly principal: Principal; readonly replica: string };
+      const { principal, replica } = claims;
+      if (!isPrincipal(principal) || typeof replica !== 'string') throw invalidToken('The token names no principal.');
       return { principal: { ...principal, vouchedBy: replica }, endsAtMs };
     } catch (error) {
       throw refusalOf(error);
@@ -160,6 +162,14 @@ export class ReplicaTokens implements Verifier {
       .sort((a, b) => b.createdAtMs - a.createdAtMs);
   }
 }
+
+const isPrincipal = (claim: unknown): claim is Principal => {
+  const { subject, issuer: issuedBy, scopes, groups } = (claim ?? {}) as Readonly<Record<string, unknown>>;
+  const areTexts = [subject, issuedBy].every((text) => typeof text === 'string' && text !== '');
+  return (
+    areTexts && [scopes, groups].every((list) => Array.isArray(list) && list.every((text) => typeof text === 'string'))
+  );
+};
 
 /** Only replicas write the document. */
 const parse = (document: string): readonly ReplicaKey[] => JSON.parse(document) as readonly ReplicaKey[];
