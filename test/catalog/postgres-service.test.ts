@@ -32,6 +32,26 @@ describe('a service on PostgreSQL', { skip: withoutPostgres ?? false }, () => {
     assert.equal(await count(), 3);
   });
 
+  test('takes a database for the same on every replica, at once, and on the hop to the owner (P5)', async (t) => {
+    const after = lastFirst((clean) => t.after(clean));
+    const server = await sharedPostgres();
+    const settings = { CATALOG: await server.newDatabase(), STORAGE_ROOT: temporaryFolder(after) };
+    const [one, two] = [await startTestService(after, settings), await startTestService(after, settings)];
+    const late = { 'x-lancedb-database': 'late' };
+    assert.equal((await one.post('/v1/table/t/create', people([1], 'x'), late)).status, 200); // in the root
+    assert.equal((await two.get('/v1/table/', late)).status, 200);
+    assert.equal((await one.post('/v1/namespace/late/create', {})).status, 200);
+    assert.deepEqual((await two.get('/v1/table/', late)).body, { tables: [] });
+    assert.equal((await one.post('/v1/table/t/create', people([1, 2], 'x'), late)).status, 200);
+    assert.equal((await two.post('/v1/table/t/merge_insert?on=id', people([3], 'x'), late)).status, 200);
+    const count = async (headers = {}) => (await one.post<number>('/v1/table/t/count_rows', {}, headers)).body;
+    assert.deepEqual([await count(late), await count()], [3, 1]);
+    assert.equal((await two.post('/v1/table/t/drop', {}, late)).status, 200);
+    assert.equal((await one.post('/v1/namespace/late/drop', {})).status, 200);
+    assert.equal((await two.get('/v1/table/', late)).status, 404);
+    assert.equal(await count(), 1);
+  });
+
   test('accepts the credentials that the commands make in its catalog, and no password is told (P9)', async (t) => {
     const after = lastFirst((clean) => t.after(clean));
     const server = await sharedPostgres();
