@@ -9,13 +9,18 @@ import { invalidInput } from '../kernel/errors.ts';
 import { Cost, Frame, type FrameKind } from './cost.ts';
 import { type ArgumentRule, argumentRules, keywordCalls } from './functions.ts';
 import { sqlLimits } from './limits.ts';
-import { SqlMistake, shown, type Token, TokenReader, unexpected } from './tokens.ts';
+import { type DoubleQuotes, SqlMistake, shown, type Token, TokenReader, unexpected } from './tokens.ts';
 import { literalTypes, takeType } from './types.ts';
 
 /** `allowed` has the names of functions in lower case. `InvalidInput` names the parameter, what is wrong, and where. */
-export function checkFilter(text: string, parameter: string, allowed: ReadonlySet<string>): CheckedSql {
+export function checkFilter(
+  text: string,
+  parameter: string,
+  allowed: ReadonlySet<string>,
+  doubleQuotes: DoubleQuotes = 'names',
+): CheckedSql {
   try {
-    const sql = new TokenReader(text);
+    const sql = new TokenReader(text, sqlLimits, doubleQuotes);
     new FilterReader(sql, allowed).read();
     // In parentheses the engine cannot pass over what follows an expression that ended early.
     return `(${sql.forEngine()})` as CheckedSql;

@@ -51,9 +51,15 @@ type TextLimits = Readonly<Record<'characters' | 'tokens', number>>;
 /** Of a text that was read before. What the check adds to it may take it past the limits of a client's text. */
 export const noLimits: TextLimits = { characters: Number.POSITIVE_INFINITY, tokens: Number.POSITIVE_INFINITY };
 
+/** What double quotes stand around: names; or, directly behind an equals sign, texts. */
+export type DoubleQuotes = 'names' | 'texts behind =';
+
+const equals: ReadonlySet<string> = new Set(['=', '==']);
+
 /** Reads a text token by token, each once, and knows the one that comes next. Throws `SqlMistake`. */
 export class TokenReader {
   readonly #limits: TextLimits;
+  readonly #doubleQuotes: DoubleQuotes;
   readonly #text: string;
   /** In their order: what stands in the text there for the engine. */
   readonly #rewritten: { readonly from: number; readonly to: number; readonly as: string }[] = [];
@@ -63,11 +69,12 @@ export class TokenReader {
   #takenBefore: Token | undefined;
   #count = 0;
 
-  constructor(text: string, limits: TextLimits = sqlLimits) {
+  constructor(text: string, limits: TextLimits = sqlLimits, doubleQuotes: DoubleQuotes = 'names') {
     if (text.length > limits.characters) {
       throw new SqlMistake(`the expression is longer than ${limits.characters} characters`, 0);
     }
     this.#limits = limits;
+    this.#doubleQuotes = doubleQuotes;
     this.#text = text;
     this.#next = this.#read();
   }
@@ -217,9 +224,19 @@ export class TokenReader {
   }
 
   #doubleQuoted(at: number): Token {
+    if (this.#doubleQuotes === 'texts behind =' && this.#isCompared()) {
+      const text = this.#quotedToken('text', '"', at);
+      this.#rewritten.push({ from: at, to: this.#at, as: `'${text.value.replaceAll("'", "''")}'` });
+      return text;
+    }
     const token = this.#quotedToken('name', '"', at);
     this.#rewritten.push({ from: at, to: this.#at, as: `\`${token.value.replaceAll('`', '``')}\`` });
     return token;
+  }
+
+  /** Whether what is read now stands behind an equals sign. */
+  #isCompared(): boolean {
+    return this.#taken?.kind === 'symbol' && equals.has(this.#taken.value);
   }
 
   /** A doubled quote stands for itself. */

@@ -6,6 +6,7 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { MergeFlags, MergeRowsCommand } from '../merge/merge-command.ts';
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
+import type { DoubleQuotes } from '../sql/tokens.ts';
 import { Flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
 
 type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
@@ -85,10 +86,10 @@ function refuseLsm(query: MergeQuery): void {
 }
 
 /** Reads an SQL condition of a client's; `InvalidInput` names the parameter, what is wrong, and where. */
-export type ReadFilter = (text: string, parameter: string) => CheckedSql;
+export type ReadFilter = (text: string, parameter: string, doubleQuotes?: DoubleQuotes) => CheckedSql;
 
 /** Filters may also call `moreFunctions`, which the operator declares harmless. */
 export function filterReader(moreFunctions: readonly string[]): ReadFilter {
   const allowed = new Set([...allowedFunctions, ...moreFunctions]);
-  return (text, parameter) => checkFilter(text, parameter, allowed);
+  return (text, parameter, doubleQuotes) => checkFilter(text, parameter, allowed, doubleQuotes);
 }

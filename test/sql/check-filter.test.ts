@@ -44,6 +44,15 @@ describe("what clients' filters may say (P12)", () => {
     assert.equal(accepted(`st."x" = '"c"' AND \`"d"\` > "e"["f"]`), `(st.\`x\` = '"c"' AND \`"d"\` > \`e\`[\`f\`])`);
   });
 
+  test('texts may stand in double quotes directly behind an equals sign, where a reader asks for that', () => {
+    const quoted = (text: string): string => read(text, 'predicate', 'texts behind =');
+    assert.equal(quoted(`a = "it's" AND "b" == "x""y"`), `(a = 'it''s' AND \`b\` == 'x"y')`);
+    assert.equal(
+      quoted('a != "b" OR a > "b" OR a IN ("b") OR a = ("b")'),
+      accepted('a != "b" OR a > "b" OR a IN ("b") OR a = ("b")'),
+    );
+  });
+
   test('what is as long as is allowed can be read again for the names in it', () => {
     const list = Array.from({ length: (sqlLimits.tokens - 4) / 2 }, () => '1').join();
     const value = accepted(`NOT id IN (${list})`) as CheckedSql;

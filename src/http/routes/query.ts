@@ -3,6 +3,7 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { countRows } from '../../operations/tables/describe-table.ts';
 import { explainQuery, queryTable } from '../../operations/tables/query-table.ts';
+import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { parseBranch } from '../../wire/identifiers.ts';
 import { Count, readFields, Version } from '../../wire/json-body.ts';
 import { QueryBody, readQuery } from '../../wire/query-body.ts';
@@ -23,8 +24,10 @@ export const countRowsRoute = jsonRoute(countRows, {
   body: CountBody,
   branches: (_, branch) => [branch],
   answer: (operation, { target: table, branch, body: { version, predicate: text } }, { scope, readFilter }) => {
-    const predicate = text === undefined ? undefined : readFilter(text, 'predicate');
-    return operation({ table, branch, version, predicate }, scope);
+    return withEitherQuotes(readFilter, (read) => {
+      const predicate = text === undefined ? undefined : read(text, 'predicate');
+      return operation({ table, branch, version, predicate }, scope);
+    });
   },
 });
 
@@ -41,7 +44,10 @@ export const queryTableRoute = jsonRoute(queryTable, {
   body: QueryBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body }, { scope, readFilter }): Promise<Answer> => {
-    const result = await operation({ table, branch, version: body.version, spec: readQuery(body, readFilter) }, scope);
+    const { version } = body;
+    const result = await withEitherQuotes(readFilter, (read) =>
+      operation({ table, branch, version, spec: readQuery(body, read) }, scope),
+    );
     const audit = () => {
       const facts = result.facts();
       return { version: facts?.version, readRows: facts?.rows };
