@@ -6,7 +6,19 @@
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
-import { Field, FixedSizeList, Float32, Table, tableFromIPC, tableToIPC, vectorFromArray } from 'apache-arrow';
+import {
+  type DataType,
+  Field,
+  FixedSizeList,
+  Float32,
+  List,
+  Schema,
+  Table,
+  tableFromIPC,
+  tableToIPC,
+  Uint8,
+  vectorFromArray,
+} from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { randomOf } from '#test/fuzz/mutations.ts';
@@ -29,17 +41,25 @@ const some = (random: Random, fields: Readonly<Record<string, () => unknown>>): 
   );
 
 const limits = [0, 1, 3, 20, 10_000, 2 ** 32 - 1, 2 ** 63];
-const names = ['id', 'i', 's', 'v', 'st.x', '_rowid', 'vec', 'no', 'dec', 'a'];
+const names = ['id', 'i', 's', 'v', 'st.x', '_rowid', 'vec', 'no', 'dec', 'a', '_score', '_distance', 'ID'];
 
 function queryOf(random: Random): Fields {
-  const sql = () => new SqlWriter(random).condition();
+  const sql = () => pick(random, [() => new SqlWriter(random).condition(), () => 'id > 3', () => 'i IS NULL'])();
   const search = pick(random, [() => ({}), () => nearest(random), () => ({ full_text_query: textSearch(random) })]);
   return {
     vector: [],
     k: pick(random, limits),
     ...some(random, {
       filter: sql,
-      columns: () => pick(random, [() => [pick(random, names)], () => ({ x: sql(), id: 'id' })])(),
+      columns: () =>
+        pick(random, [
+          () => [pick(random, names)],
+          () => ({ x: sql(), id: 'id' }),
+          () => ({ x: pick(random, ['1', 'NULL', "'a'", '[1, 2]', sql()]) }),
+          () => ({ column_aliases: { x: pick(random, names) } }),
+          () => ({ column_aliases: { x: 'id', id: 'v' } }),
+          () => ({ column_names: [] }),
+        ])(),
       offset: () => pick(random, limits.slice(0, 6)),
       order_by: () => [{ column_name: pick(random, names), ascending: random(2) === 0, nulls_first: random(2) === 0 }],
       with_row_id: () => true,
@@ -69,7 +89,7 @@ const nearest = (random: Random): Fields => ({
     lower_bound: () => pick(random, [-1, 0, 5]),
     upper_bound: () => pick(random, [-1, 0, 3e38]),
     bypass_vector_index: () => true,
-    vector_column: () => pick(random, ['vec', 'id', 'no']),
+    vector_column: () => pick(random, ['vec', 'vec', 'bits', 'many', 'id', 'no']),
   }),
 });
 
@@ -82,7 +102,7 @@ function textSearch(random: Random): Fields {
 
 function textQuery(random: Random, depth: number): Fields {
   const terms = pick(random, words);
-  const column = () => pick(random, ['v', 'v', 'v', 's', 'id']);
+  const column = () => pick(random, ['v', 'v', 'v', 'v', 'v', 'v', 's', 's', 'id']);
   const inner = () => textQuery(random, depth - 1);
   const match = () => ({
     match: {
@@ -108,40 +128,83 @@ function textQuery(random: Random, depth: number): Fields {
   return pick(random, [match, phrase, many, boost, boolean])();
 }
 
+const vectorsOf = (type: DataType) => new FixedSizeList(3, new Field('item', type, true));
+const vectorColumns = (rows: number) => {
+  const of = (type: DataType, value: (row: number) => unknown) =>
+    vectorFromArray(
+      Array.from({ length: rows }, (_, row) => value(row)),
+      type,
+    );
+  return new Table({
+    vec: of(vectorsOf(new Float32()), (row) => [row, 1, 0]),
+    bits: of(vectorsOf(new Uint8()), (row) => [row, 1, 0]),
+    many: of(new List(new Field('item', vectorsOf(new Float32()), true)), (row) => [[row, 1, 0]]),
+  });
+};
+
+/** Tables of the same columns with and without rows and indexes, one with nothing at all. */
+async function makeTables(service: TestService): Promise<readonly string[]> {
+  const plain = tableFromIPC(sqlTableFile());
+  const whole = plain.assign(vectorColumns(plain.numRows));
+  const create = async (name: string, table: Table) => {
+    const { status, body } = await service.post(`/v1/table/${name}/create`, Buffer.from(tableToIPC(table, 'stream')));
+    assert.equal(status, 200, JSON.stringify(body));
+  };
+  const open = async (name: string) => (await connect(service.tablesFolder)).openTable(name);
+  await create('t', whole);
+  await (await open('t')).createIndex('v', { config: Index.fts({ withPosition: true }) });
+  await create('indexed', whole);
+  const indexed = await open('indexed');
+  await indexed.createIndex('v', { config: Index.fts({ withPosition: false }) });
+  await indexed.createIndex('s', { config: Index.fts({ withPosition: true }) });
+  await indexed.createIndex('vec', { config: Index.hnswSq({ numPartitions: 1 }) });
+  await create('empty', whole.slice(0, 0));
+  await create('bare', new Table(new Schema([])));
+  return ['t', 't', 'indexed', 'indexed', 'empty', 'bare'];
+}
+
 describe(`${runs} queries at random, seed ${seed}`, () => {
   const later = afterSuite();
   let service: TestService;
+  let tables: readonly string[];
   before(async () => {
     service = await startTestService(later);
-    const plain = tableFromIPC(sqlTableFile());
-    const type = new FixedSizeList(3, new Field('item', new Float32(), true));
-    const vec = vectorFromArray(
-      Array.from({ length: plain.numRows }, (_, i) => [i, 1, 0]),
-      type,
-    );
-    const body = Buffer.from(tableToIPC(plain.assign(new Table({ vec })), 'stream'));
-    const { status } = await service.post('/v1/table/t/create', body);
-    assert.equal(status, 200);
-    const table = await (await connect(service.tablesFolder)).openTable('t');
-    await table.createIndex('v', { config: Index.fts({ withPosition: true }) });
+    tables = await makeTables(service);
   });
 
-  const faultOf = async (body: Fields): Promise<string | undefined> => {
-    const { status, body: answer } = await service.post('/v1/table/t/query', body);
+  const faultOf = async (path: string, body: Fields): Promise<string | undefined> => {
+    const { status, body: answer } = await service.post(path, body);
     if (status === 200) return undefined;
     const { error } = answer;
-    if (status !== 400) return `${status} ${error}`;
+    if (status !== 400) return `${status} ${error} ${causeIn(service.log)}`;
     return showsSecret(String(error), JSON.stringify(body)) ? `shows a cell: ${error}` : undefined;
   };
 
   it('are answered, or refused with what is wrong (P12)', async (t) => {
     const faults: string[] = [];
     for (let run = 0; run < runs; run++) {
-      const body = queryOf(randomOf(seed, run));
-      const fault = await faultOf(body);
-      if (fault !== undefined) faults.push(`seed ${seed}, run ${run}: ${fault}: ${JSON.stringify(body).slice(0, 400)}`);
+      const random = randomOf(seed, run);
+      const query = queryOf(random);
+      const [route, body] = pick(random, [
+        ...Array.from({ length: 4 }, () => ['query', query] as const),
+        ['explain_plan', { query }],
+        ['analyze_plan', query],
+        ['count_rows', { predicate: query.filter ?? 'id > 3' }],
+      ] as const);
+      const path = `/v1/table/${pick(random, tables)}/${route}`;
+      const fault = await faultOf(path, body);
+      if (fault !== undefined) {
+        faults.push(`seed ${seed}, run ${run}: ${fault}: ${path} ${JSON.stringify(body).slice(0, 600)}`);
+      }
     }
     t.diagnostic(`seed ${seed}: ${faults.length} faults`);
     assert.deepEqual(faults.slice(0, 10), []);
   });
 });
+
+/** What the engine said last. */
+function causeIn(log: readonly string[]): string {
+  const last = log.findLast((line) => line.includes('a request failed unexpectedly')) ?? '{}';
+  const { error } = JSON.parse(last) as { readonly error?: { readonly message: string } };
+  return (error?.message ?? '').slice(0, 300);
+}

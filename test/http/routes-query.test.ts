@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { type IncomingMessage, request } from 'node:http';
 import { before, describe, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
-import { Field, FixedSizeList, Float32, Int32, tableFromIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import { Field, FixedSizeList, Float32, Int32, Struct, tableFromIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { readersOf } from '#test/fixtures/reader-processes.ts';
 import type { TestService } from '#test/fixtures/service.ts';
@@ -195,6 +195,24 @@ describe('POST /v1/table/{id}/query', () => {
       refused(await query({ ...noVector, ...body }), status, code, error);
     });
   }
+
+  test("what the engine finds wrong only as it looks at indexes is the client's mistake, too", async () => {
+    const st = vectorFromArray(Array(10).fill({ a: 'x' }), new Struct([new Field('a', new Utf8(), true)]));
+    const rows = stream({ id: Array.from({ length: 10 }, (_, id) => id), v: vectors(10), st });
+    succeeded(await service.post('/v1/table/indexed/create', rows));
+    const table = await (await connect(service.tablesFolder)).openTable('indexed');
+    await table.createIndex('v', { config: Index.hnswSq({ numPartitions: 1 }) });
+    const words = (columns: readonly string[]) => ({ full_text_query: { query: '"t1 t2"', columns } });
+    const mistakes: readonly (readonly [body: Fields, path: string, error: RegExp, code?: number])[] = [
+      [{ vector: [1, 0, 1], k: 5, ef: 1 }, 'query', /^ef: it must not be below k/],
+      [{ ...noVector, ...words(['st.a', 'id']) }, 'query', /a phrase, in one column/],
+      [{ ...noVector, ...words(['st.b']) }, 'query', /^full_text_query: st has no such field$/, 12],
+      [{ ...noVector, k: 0, order_by: [{ column_name: 'id' }] }, 'analyze_plan', /^k must be above 0/],
+      [{ vector: [1, 0, 1], k: 1, columns: ['_rowoffset'] }, 'analyze_plan', /^_rowoffset: the engine cannot analyse/],
+    ];
+    for (const [body, path, error, code = 13] of mistakes)
+      refused(await query(body, 'indexed', path), 400, code, error);
+  });
 
   test('explain_plan and analyze_plan are texts without the place of the table (P9)', async () => {
     const plan = succeeded(

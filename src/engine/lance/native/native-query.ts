@@ -12,6 +12,7 @@ import {
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { rowsOfFile } from '../../../arrow/stream/file-stream.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
+import { invalidInput } from '../../../kernel/errors.ts';
 import type { NearestSpec, PlanForm, QuerySpec, TextQuery, TextSearch } from '../../port/query-spec.ts';
 import { engineCall } from './translate-errors.ts';
 
@@ -107,12 +108,22 @@ async function schemaOfResult(table: QueriedTable, spec: QuerySpec): Promise<Ipc
 /** As `RowQueries.explain`. */
 export function explainQuery(table: QueriedTable, spec: QuerySpec, form: PlanForm): Promise<string> {
   const run = async (): Promise<string> => {
-    const query = (form === 'analysis' ? takenRows(table, spec) : undefined) ?? (await nativeQuery(table, spec));
+    const taken = form === 'analysis' ? takenRows(table, spec) : undefined;
+    if (form === 'analysis' && taken === undefined) requireAnalysable(spec);
+    const query = taken ?? (await nativeQuery(table, spec));
     return withoutLocations(
       form === 'analysis' ? await query.analyzePlan() : await query.explainPlan(form === 'verbose plan'),
     );
   };
   return engineCall('query', run, whatIsAtFault);
+}
+
+/** The engine panics, except where it takes rows by their offsets. */
+function requireAnalysable({ filter, columns = [], orderBy }: QuerySpec): void {
+  const texts = [filter ?? '', ...columns.map(({ expression }) => expression), ...orderBy.map(({ column }) => column)];
+  if (texts.some((text) => /_rowoffset/i.test(text))) {
+    throw invalidInput('_rowoffset: the engine cannot analyse a query that names it');
+  }
 }
 
 /** The SDKs take rows by their offsets so, in a condition and nothing else. */

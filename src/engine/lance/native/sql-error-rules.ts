@@ -113,6 +113,7 @@ export const queryRules: readonly Rule[] = [
     'full_text_query: several columns have a full-text index: name the column',
   ],
   [/FTS field path '(.+?)' does not exist/, 'TableColumnNotFound', 'full_text_query: the table has no column {part}'],
+  [/FTS field '(.+?)' does not contain child/, 'TableColumnNotFound', 'full_text_query: {part} has no such field'],
   [/FTS field '(.+?)' must resolve to/, 'InvalidInput', 'full_text_query: column {part} holds no text'],
   [/LanceError\(Schema\): Field path|FTS field path/, 'InvalidInput', 'full_text_query: a column is not well-formed'],
   [
@@ -124,6 +125,17 @@ export const queryRules: readonly Rule[] = [
     /boolean query must have at least one|must contain at least one leaf query/,
     'InvalidInput',
     'full_text_query: a boolean query needs a part that should or must match',
+  ],
+  [
+    /ef must be greater than or equal to k/,
+    'InvalidInput',
+    'ef: it must not be below k times refine_factor, with offset',
+  ],
+  [/assertion failed: k > 0/, 'InvalidInput', 'k must be above 0 for the analysis of a search or of an order'],
+  [
+    /Phrase queries cannot be used with multiple columns/,
+    'InvalidInput',
+    'full_text_query: words in quotes are looked for as a phrase, in one column: name it alone',
   ],
   [/Distance type (\w+) does not support/, 'InvalidInput', 'distance_type: {part} does not go with these vectors'],
   [
