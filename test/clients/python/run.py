@@ -18,7 +18,7 @@ import warnings
 
 from service import NODE, REPOSITORY, Service
 
-PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "managed", "documents", "schemathesis")
+PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "managed", "databases", "documents", "schemathesis")
 
 
 def lines_of(program, service):
@@ -29,6 +29,10 @@ def lines_of(program, service):
         from managed import managed_lines
 
         return "Commits of pylance and LanceDB through the service (managed_versioning)", managed_lines()
+    if program == "databases":
+        from databases import TITLE, databases_lines
+
+        return TITLE, databases_lines(service)
     if program == "documents":
         from documents import documents_lines
 
