@@ -15,6 +15,7 @@ import { type Catalog, CatalogHeld, CatalogTooNew, CatalogUnusable } from '../po
 import type { CatalogSchema } from '../queries/catalog-db.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
+import { KnownDatabases } from './known-databases.ts';
 import { KnownTables } from './known-tables.ts';
 import { CatalogFile, NodeSqliteDialect, SqliteSession, type SyncFile, syncOnDisk, WriteAheadLog } from './session.ts';
 
@@ -62,7 +63,7 @@ async function prepareCatalog(
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
     await opened.synced();
     const catalog = sqlCatalog(new SqliteSession(db, opened, new CatalogFile(path)), newId);
-    return heldCatalog(withKnownTables(catalog, tables, opened), path, holder);
+    return heldCatalog(withKnown(catalog, { tables, databases: new KnownDatabases(), log: opened }), path, holder);
   } catch (error) {
     removeHolder(path);
     database.close();
@@ -72,12 +73,24 @@ async function prepareCatalog(
 }
 
 /** What is known is not told after a failure of the disk, nor of a closed catalog. */
-const withKnownTables = (catalog: Catalog, tables: KnownTables, log: WriteAheadLog): Catalog => ({
+const withKnown = (
+  catalog: Catalog,
+  {
+    tables,
+    databases,
+    log,
+  }: { readonly tables: KnownTables; readonly databases: KnownDatabases; readonly log: WriteAheadLog },
+): Catalog => ({
   ...catalog,
   async findTable(table) {
     log.requireDisk();
     return tables.find(table, catalog.findTable);
   },
+  async isDatabase(name) {
+    log.requireDisk();
+    return databases.isDatabase(name, catalog.isDatabase);
+  },
+  createNamespace: (...namespace) => databases.changing(catalog.createNamespace(...namespace)),
   close() {
     tables.forget();
     return catalog.close();
