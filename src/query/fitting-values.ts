@@ -9,7 +9,7 @@ import { type IpcFile, readFooter } from '../arrow/format/ipc-file.ts';
 import { formatFieldPath, parseFieldPath, quoteSegment, resolveField } from '../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../arrow/schema/read-schema.ts';
 import type { Field } from '../arrow/schema/schema.ts';
-import type { ChangeStep, NewValue, UpdateStep } from '../engine/port/change.ts';
+import type { ChangeStep, ColumnChange, UpdateStep } from '../engine/port/change.ts';
 import type { Snapshot } from '../engine/port/dataset.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
@@ -20,61 +20,78 @@ type ReadableRows = Pick<Snapshot, 'schema'> & Pick<RowQueries, 'query'>;
 
 /** `InvalidInput` names the column and never a value: who changes a row may not be allowed to read it. */
 export async function requireFittingValues(rows: ReadableRows, step: ChangeStep): Promise<void> {
-  if (step.kind === 'update') {
-    const { fields } = await rows.schema();
-    for (const each of step.set) {
-      const target = fields.find(({ name }) => name === each.column);
-      if (target !== undefined) await requireFittingUpdate(rows, each, step, target);
-    }
-  }
-  if (step.kind === 'alter columns') {
-    for (const { path, dataType } of step.alterations)
-      if (dataType !== undefined) await requireCast(rows, path, dataType);
-  }
+  if (step.kind === 'update') await requireFittingUpdate(rows, step);
+  if (step.kind === 'alter columns') await requireFittingCasts(rows, step.alterations);
 }
 
-interface Values {
+/** New values of a column, as an expression over the rows. */
+interface Value {
   readonly expression: CheckedSql;
-  readonly where: CheckedSql | undefined;
+  /** Of the column. */
+  readonly target: Field;
   /** One row shows the value of all. */
   readonly isConstant: boolean;
 }
 
-async function requireFittingUpdate(
+interface GivenValue extends Value {
+  readonly given: Field;
+}
+
+async function requireFittingUpdate(rows: ReadableRows, { set, where }: UpdateStep): Promise<void> {
+  const { fields } = await rows.schema();
+  const values = set.flatMap(({ column, value: expression, isConstant = false }) => {
+    const target = fields.find(({ name }) => name === column);
+    return target !== undefined && isLoose(target) ? [{ expression, target, isConstant }] : [];
+  });
+  const given = await withTypes(rows, values, where);
+  for (const { given: from, target } of given) requireSameFields(from, target, [target.name]);
+  await requireInRange(rows, given, where);
+}
+
+async function requireFittingCasts(rows: ReadableRows, alterations: readonly ColumnChange[]): Promise<void> {
+  const schema = await rows.schema();
+  const values = alterations.flatMap(({ path, dataType }) => {
+    const { segments } = parseFieldPath(path);
+    const given = resolveField(schema, { segments });
+    if (dataType === undefined || given === undefined) return [];
+    const expression = ownSql(segments.map(quoteSegment).join('.'));
+    const target = { ...given, name: path, dictionary: undefined, ...lanceType(dataType) };
+    return [{ expression, target, given, isConstant: false }];
+  });
+  await requireInRange(rows, values, undefined);
+}
+
+/** Into other types the engine converts strictly. */
+const isLoose = ({ type, children }: Field): boolean =>
+  (type.kind === 'float' && type.bitWidth < 64) ||
+  type.kind === 'time' ||
+  type.kind === 'struct' ||
+  children.some(isLoose);
+
+/** Without those whose expressions are at fault, or make what no column holds: the engine says why when it runs the step. */
+async function withTypes(
   rows: ReadableRows,
-  { value: expression, isConstant = false }: NewValue,
-  { where }: UpdateStep,
-  target: Field,
-): Promise<void> {
-  const values = { expression, where, isConstant };
-  const given = await givenField(rows, values);
-  if (given === undefined) return;
-  requireSameFields(given, target, [target.name]);
-  await requireInRange(rows, values, given, target);
-}
-
-async function requireCast(rows: ReadableRows, path: string, dataType: string): Promise<void> {
-  const { segments } = parseFieldPath(path);
-  const given = resolveField(await rows.schema(), { segments });
-  if (given === undefined) return;
-  const expression = ownSql(segments.map(quoteSegment).join('.'));
-  const target = { ...given, name: path, dictionary: undefined, ...lanceType(dataType) };
-  await requireInRange(rows, { expression, where: undefined, isConstant: false }, given, target);
-}
-
-/** undefined where the expression is at fault, or makes what no column holds: the engine then says why when it runs the step. */
-async function givenField(rows: ReadableRows, values: Values): Promise<Field | undefined> {
-  try {
-    for await (const file of rows.query(queryOf(values, 0)))
-      return readSchemaOfIpcFile(file).fields.find(({ name }) => name === 'value');
-  } catch (error) {
-    if (!(error instanceof LancegateError) || error.kind === 'ReaderDied') throw error;
+  values: readonly Value[],
+  where: CheckedSql | undefined,
+): Promise<readonly GivenValue[]> {
+  if (values.length === 0) return [];
+  const fields = await unlessRefused(async () => {
+    for await (const file of rows.query(queryOf(values, where, 0))) return readSchemaOfIpcFile(file).fields;
+    return undefined;
+  });
+  if (fields !== undefined) {
+    return values.map((value, i) => ({ ...value, given: fields.find(({ name }) => name === nameOf(i))! }));
   }
-  return undefined;
+  if (values.length === 1) return [];
+  const half = Math.ceil(values.length / 2);
+  const [first, second] = [values.slice(0, half), values.slice(half)];
+  return [...(await withTypes(rows, first, where)), ...(await withTypes(rows, second, where))];
 }
 
-const queryOf = ({ expression, where, isConstant }: Values, limit = isConstant ? 1 : undefined): QuerySpec => ({
-  columns: [{ name: 'value', expression }],
+const nameOf = (index: number): string => `value ${index}`;
+
+const queryOf = (values: readonly Value[], where: CheckedSql | undefined, limit?: number): QuerySpec => ({
+  columns: values.map(({ expression }, i) => ({ name: nameOf(i), expression })),
   filter: where,
   limit,
   offset: 0,
@@ -85,6 +102,16 @@ const queryOf = ({ expression, where, isConstant }: Values, limit = isConstant ?
   nearest: undefined,
   text: undefined,
 });
+
+/** undefined where the engine refuses the query, as it will the step. */
+async function unlessRefused<Result>(run: () => Promise<Result | undefined>): Promise<Result | undefined> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof LancegateError) || error.kind === 'ReaderDied') throw error;
+    return undefined;
+  }
+}
 
 /** Of structs, also in lists. */
 function requireSameFields(given: Field, target: Field, path: readonly string[]): void {
@@ -103,12 +130,39 @@ function requireSameFields(given: Field, target: Field, path: readonly string[])
 const otherFields = (path: readonly string[], why: string): LancegateError =>
   invalidInput(`updates: ${formatFieldPath({ segments: path })}: ${why}`);
 
-async function requireInRange(rows: ReadableRows, values: Values, given: Field, target: Field): Promise<void> {
-  const check = rangeCheck(given, target);
-  if (check === undefined) return;
-  for await (const file of rows.query(queryOf(values))) {
-    if (!batchesOf(file).every((data) => isAll(data.length, check(data)))) throw outOfRange(target.name);
+async function requireInRange(
+  rows: ReadableRows,
+  values: readonly GivenValue[],
+  where: CheckedSql | undefined,
+): Promise<void> {
+  const ranged = values.filter(({ given, target }) => rangeCheck(given, target) !== undefined);
+  const [constant, others] = [ranged.filter(isOfAllRows), ranged.filter((value) => !isOfAllRows(value))];
+  const wrong =
+    (await unlessRefused(() => outOfRange(rows, constant, queryOf(constant, where, 1)))) ??
+    (await unlessRefused(() => outOfRange(rows, others, queryOf(others, where))));
+  if (wrong === undefined) return;
+  throw invalidInput(`column ${wrong.target.name}: a number is out of the range of the type that it is converted to`);
+}
+
+const isOfAllRows = ({ isConstant }: Value): boolean => isConstant;
+
+/** The first that is. */
+async function outOfRange(
+  rows: ReadableRows,
+  values: readonly GivenValue[],
+  query: QuerySpec,
+): Promise<GivenValue | undefined> {
+  if (values.length === 0) return undefined;
+  for await (const file of rows.query(query)) {
+    for (const columns of batchesOf(file)) {
+      const wrong = values.find(({ given, target }, i) => {
+        const data = columns.get(nameOf(i))!;
+        return !isAll(data.length, rangeCheck(given, target)!(data));
+      });
+      if (wrong !== undefined) return wrong;
+    }
   }
+  return undefined;
 }
 
 function isAll(length: number, isInRange: (index: number) => boolean): boolean {
@@ -116,12 +170,11 @@ function isAll(length: number, isInRange: (index: number) => boolean): boolean {
   return true;
 }
 
-/** Of the new values, batch by batch. */
-function batchesOf(file: IpcFile): readonly ColumnData[] {
+/** By their names, batch by batch. */
+function batchesOf(file: IpcFile): readonly ReadonlyMap<string, ColumnData>[] {
   const { fields } = readSchemaOfIpcFile(file);
-  const at = fields.findIndex(({ name }) => name === 'value');
-  return readFooter(file).batches.map((block) => readBatch(openBatch(file, block), fields)[at]!);
+  return readFooter(file).batches.map((block) => {
+    const columns = readBatch(openBatch(file, block), fields);
+    return new Map(fields.map(({ name }, i) => [name, columns[i]!]));
+  });
 }
-
-const outOfRange = (column: string): LancegateError =>
-  invalidInput(`column ${column}: a number is out of the range of the type that it is converted to`);

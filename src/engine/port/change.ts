@@ -45,7 +45,7 @@ interface NewColumn {
 }
 
 /** Paths are those of `formatFieldPath`. What is undefined stays as it is. */
-interface ColumnChange {
+export interface ColumnChange {
   readonly path: string;
   readonly rename: string | undefined;
   readonly isNullable: boolean | undefined;
