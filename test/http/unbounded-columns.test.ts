@@ -34,6 +34,8 @@ const beyond: readonly (readonly [title: string, columns: readonly Uint8Array[]]
   ['a type without end', ofType(`${'fixed_size_list:'.repeat(60_000)}float`)],
   ['lists of more values than there can be', ofType('fixed_size_list:fixed_size_list:float:2147483647:2147483647')],
   ['12,000 columns', wide(12_000)],
+  ['a time zone of a fixed offset', ofType('timestamp:us:+02:00')],
+  ['lists of times with such a zone', ofType('fixed_size_list:timestamp:ns:-05:30:2')],
 ];
 
 /** The manifest with these columns as well, as another version if one is given. */
@@ -69,7 +71,7 @@ describe('columns beyond bounds (P12)', () => {
     assert.deepEqual([status, answer.code], [400, code], `${path}: ${JSON.stringify(answer)}`);
     assert.match(
       String(answer.error),
-      /nested more than 32 deep|fixed size|type that is too long|more than 10000 fields/,
+      /nested more than 32 deep|fixed size|type that is too long|more than 10000 fields|time zone with a colon/,
     );
   };
   const isRead = async (table: string, path: string, body: object = {}) => {

@@ -19,6 +19,8 @@ const mostTypeBytes = 1_024;
 const mostValues = 2 ** 31;
 const known = ['name', 'id', 'parentId', 'logicalType'] as const;
 const noParent = 2n ** 64n - 1n;
+/** Which Lance 13 writes, and the engine panics on: the parts of a type are separated by colons. */
+const fixedOffset = /timestamp:\w+:[+-]\d\d:\d\d(?::|$)/;
 
 /** Throws `UnboundedColumns`, and `MalformedFile`. */
 export function requireBoundedColumns(file: Buffer): void {
@@ -29,6 +31,7 @@ export function requireBoundedColumns(file: Buffer): void {
     const above = parentId === noParent ? 0 : depths.get(parentId);
     if (above === undefined) throw new MalformedFile(`column ${id} comes before the one that holds it`);
     if (depths.has(BigInt(id))) throw new MalformedFile(`two columns have the id ${id}`);
+    if (fixedOffset.test(logicalType)) throw new UnboundedColumns(`${show(name)} has a time zone with a colon`);
     const within = nestedIn(name, logicalType);
     fields += 1 + within;
     if (fields > mostFields) throw new UnboundedColumns(`the schema has more than ${mostFields} fields`);
