@@ -18,7 +18,7 @@ import warnings
 
 from service import NODE, REPOSITORY, Service
 
-PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "managed", "databases", "documents", "schemathesis")
+PROGRAMS = ("lancedb-sync", "lancedb-async", "lancedb-node", "generated", "pylance", "java", "managed", "databases", "documents", "frameworks", "schemathesis")
 
 
 def lines_of(program, service):
@@ -37,6 +37,10 @@ def lines_of(program, service):
         from documents import documents_lines
 
         return "Documents with real embeddings, from end to end", documents_lines(service)
+    if program == "frameworks":
+        from frameworks import framework_lines
+
+        return "Frameworks: haystack and dlt", framework_lines(service)
     if program == "schemathesis":
         from described import described_lines
 
