@@ -22,7 +22,10 @@ function folderName(name: ObjectName): string {
   return `x${readable}-${hash}`;
 }
 
-/** `{namespace…}/{table}.lance` if that was never used, else with a short id, so that no table inherits the files of another. */
+/**
+ * `{namespace…}/{table}.lance` if that was never used, else with a short id, so that no table inherits the files of another.
+ * `InvalidInput` where the store takes no keys of that length.
+ */
 export async function newLocation(
   table: TableRef,
   catalog: CreationCatalog,
@@ -30,9 +33,10 @@ export async function newLocation(
   newId: NewId,
 ): Promise<Location> {
   const folder = [...table.namespace.map(folderName), folderName(table.name)].join('/');
+  const other = engine.locationOf(`${folder}-${newId().replaceAll('-', '').slice(0, 12)}.lance`, 'id');
   const first = `${folder}.lance` as Location;
   if ((await catalog.isLocationFresh(first)) && (await engine.isVacant(first))) return first;
-  return `${folder}-${newId().replaceAll('-', '').slice(0, 12)}.lance` as Location;
+  return other;
 }
 
 /** What `folderName` makes of other names than plain ones; hardly any plain name looks like that. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { StorageRoot } from '#src/engine/lance/adapter/storage-root.ts';
 import { engineContract } from '#test/contract/engine.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
@@ -52,4 +53,15 @@ test('a file system on which another spelling finds the same folder is known to 
   const spelling = async (path: string) => (await engine.resolve(engine.locationOf(path)))?.spelling;
   assert.equal(await spelling('exact/t.lance'), 'exact');
   assert.equal(await spelling('loose/t.lance'), 'loose');
+});
+
+test('a location whose files would have longer keys than an object store takes is refused (P6)', () => {
+  const store = new StorageRoot('s3://bucket/prefix');
+  const folders = `${'n'.repeat(99)}/`.repeat(40);
+  const ofBytes = (bytes: number) => `${folders.slice(0, bytes - '/t.lance'.length)}/t.lance`;
+  const fits = 900 - 'prefix/'.length;
+  assert.equal(store.locationOf(ofBytes(fits)).length, fits);
+  const says = /^id: all names together take 901 bytes on the object store, which is more than 900$/;
+  assert.throws(() => store.locationOf(ofBytes(fits + 1), 'id'), { kind: 'InvalidInput', message: says });
+  assert.equal(new StorageRoot('/folder').locationOf(ofBytes(3_000)).length, 3_000);
 });

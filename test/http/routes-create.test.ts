@@ -80,8 +80,9 @@ describe('create: every parameter', () => {
     succeeded(await service.post('/v1/table/bare/merge_insert?on=id', people([1, 2], 'new')));
     succeeded(await service.post('/v1/table/bare/insert', people([3], 'new')));
     assert.equal((await storedRows(service, 'bare')).length, 3);
-    assert.equal(succeeded(await service.post('/v1/table/there/create?mode=overwrite', none)).version, 1);
-    succeeded(await service.post('/v1/table/there/create?mode=overwrite', people([1], 'old')));
+    succeeded(await service.post('/v1/table/emptied/create', people([1], 'old')));
+    assert.equal(succeeded(await service.post('/v1/table/emptied/create?mode=overwrite', none)).version, 1);
+    succeeded(await service.post('/v1/table/emptied/create?mode=overwrite', people([1], 'new')));
   });
 
   const spellings = {

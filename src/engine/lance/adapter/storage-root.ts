@@ -84,7 +84,14 @@ export class StorageRoot {
     const segments = inside.replace(/\/+$/, '').split('/');
     const fault = faultOf(segments);
     if (fault !== undefined) throw invalidInput(`${parameter}: ${fault}`);
-    return segments.join('/') as Location;
+    const location = segments.join('/') as Location;
+    const bytes = Buffer.byteLength(this.objectPathOf(location, ''));
+    if (!this.isLocal && bytes > mostPrefixBytes) {
+      throw invalidInput(
+        `${parameter}: all names together take ${bytes} bytes on the object store, which is more than ${mostPrefixBytes}`,
+      );
+    }
+    return location;
   }
 
   async resolve(location: Location): Promise<ResolvedLocation | undefined> {
@@ -118,6 +125,8 @@ export class StorageRoot {
   }
 }
 
+/** The keys of object stores have 1,024 bytes at most, and the files of a dataset have names of up to a hundred. */
+const mostPrefixBytes = 900;
 /** The namespaces that an identifier can have, and the table. */
 const maxSegments = 33;
 const maxSegmentBytes = 255;
