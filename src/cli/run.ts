@@ -1,4 +1,4 @@
-import { nearest } from '../config/suggest.ts';
+import { nearest } from '../kernel/nearest-word.ts';
 import { redactText } from '../telemetry/redact.ts';
 import { apiKeyCommand } from './api-key.ts';
 import { arrowCommand } from './arrow.ts';

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
+import { didYouMean } from '../kernel/nearest-word.ts';
 import type { Found, Option } from './options.ts';
-import { didYouMean } from './suggest.ts';
 
 interface ParsedArguments {
   /** By flag, without the dashes. */

@@ -12,6 +12,7 @@ import {
   databaseUrl,
   dayMs,
   durationMs,
+  fieldName,
   functionName,
   GiB,
   httpUrl,
@@ -165,6 +166,10 @@ export const settings = {
     sqlFunctions: optional(listOf(functionName), {
       flag: 'sql-functions',
       doc: 'Functions of the engine that filters may call in addition to those in docs/sql.md. Every client that may count rows can then call them, whatever time and memory they take.',
+    }),
+    acceptFields: optional(listOf(fieldName), {
+      flag: 'accept-fields',
+      doc: 'Names of fields and query parameters that the service does not know and passes over, so that a newer client works today. A name that is misspelt, or that would change what is written or read, is then ignored too; answers name them in `x-lancegate-ignored`.',
     }),
     memoryLimitBytes: withDefault(bytes(leastMemoryLimitBytes, 64 * TiB), {
       flag: 'memory-limit',

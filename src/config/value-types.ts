@@ -73,6 +73,10 @@ export const percent: ValueType<number> = plain(
 export const oneOf = <const Choice extends string>(choices: readonly Choice[]): ValueType<Choice> =>
   plain(choices.join('|'), `one of ${choices.join(', ')}`, (raw) => choices.find((choice) => choice === raw));
 
+export const fieldName: ValueType<string> = plain('FIELD', 'the name of a field, without the path to it', (raw) =>
+  /^\w[\w-]{0,99}$/.test(raw) ? raw : undefined,
+);
+
 /** In lower case, as the engine knows functions. */
 export const functionName: ValueType<string> = plain('NAME', 'the name of a function', (raw) =>
   /^[a-z_][a-z0-9_]*$/i.test(raw) ? raw.toLowerCase() : undefined,

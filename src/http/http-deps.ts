@@ -56,6 +56,8 @@ export interface HttpConfig {
   readonly uploadIdleTimeoutMs: number;
   readonly requestHeaderTimeoutMs: number;
   readonly keepAliveTimeoutMs: number;
+  /** Names of fields and of query parameters that clients may send although no list has them. */
+  readonly acceptFields: readonly string[] | undefined;
   readonly defaultTimeoutMs: number;
   readonly maxTimeoutMs: number;
 }

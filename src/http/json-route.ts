@@ -148,8 +148,8 @@ async function readBody<Target, Body extends TObject>(
   bodies: BodyReader<Body>,
   { input, target, inQuery, upload }: Received<Target>,
 ) {
-  const text = input.method === 'GET' ? '' : await upload.text();
-  const body = bodies.parse(text, route.target.parts(target, input.database));
+  const text = await upload.text();
+  const body = bodies.parse(text, route.target.parts(target, input.database), input.checkNames);
   if (route.audit !== undefined) input.context.note(route.audit(body));
   const branch = oneBranch(inQuery, parseBranch(body.branch));
   const resource = route.target.resource(target);

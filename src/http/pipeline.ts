@@ -12,6 +12,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ArrowSource, newSchemaCache } from '../arrow/stream/source-reader.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
+import type { NamesOfRoute } from '../wire/known-names.ts';
 import { Admission, type Permit } from './admission/admission.ts';
 import { Connections } from './admission/connections.ts';
 import { LoadShedder, type Reservation, RetryPacing } from './admission/load-shedder.ts';
@@ -23,6 +24,7 @@ import { announcesBody, declaredBytes } from './body/request-body.ts';
 import { withText } from './forwarding/forwarding.ts';
 import type { OtherReplica } from './forwarding/replica-hop.ts';
 import type { HttpDeps } from './http-deps.ts';
+import { namesOfRoute } from './openapi/description.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
 import { ClientAddresses, credentialsIn, requireFewHeaders, requireHost } from './request-head.ts';
 import type { AllowedRequest, Answer, BodyKind, PreparedRequest, Route, Upload } from './route.ts';
@@ -55,7 +57,9 @@ export class RequestPipeline {
     this.#admission = new Admission(config, memory);
     this.#shedder = new LoadShedder({ ...deps, admission: this.#admission, clientAddresses, retryPacing }, routes);
     this.connections = new Connections({ ...deps, clientAddresses });
-    this.#contextDeps = { ...deps, clientAddresses, retryPacing, isLeaving: () => this.isLeaving };
+    const names = new Map(routes.map((route) => [route, namesOfRoute(route)]));
+    const namesOf = (route: Route): NamesOfRoute => names.get(route) ?? namesOfRoute(route);
+    this.#contextDeps = { ...deps, clientAddresses, retryPacing, namesOf, isLeaving: () => this.isLeaving };
     this.#maxBytes = { json: config.maxJsonBytes, 'arrow-whole': config.maxMergeBytes, 'arrow-chunks': undefined };
     metrics.watchConnections(() => this.connections.count);
   }
@@ -99,7 +103,7 @@ export class RequestPipeline {
     const reservation = this.#shedder.reservationOf(raw);
     const principal = await (reservation?.principal ?? this.#deps.authenticator.authenticate(credentialsIn(raw)));
     if (principal.vouchedBy !== undefined) context.sayProcessing();
-    const identified = context.identify(principal);
+    const identified = context.identify(principal, route);
     const database = await this.#deps.databases.of(raw);
     identified.access.showIn(database);
     const input = { ...identified, database };

@@ -7,6 +7,7 @@ import type { ErrorName, LancegateError } from '../kernel/errors.ts';
 import { onAbort, type Principal } from '../kernel/request-scope.ts';
 import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
+import { type NamesOfRoute, nameCheck } from '../wire/known-names.ts';
 import { QueryParameters, readTimeout, timeoutHeader } from '../wire/query-parameters.ts';
 import type { RetryPacing } from './admission/load-shedder.ts';
 import { PacedAnswer } from './body/paced-answer.ts';
@@ -51,9 +52,13 @@ declare module 'fastify' {
 export interface RequestContextDeps
   extends Pick<HttpDeps, 'logger' | 'audit' | 'metrics' | 'clock' | 'config' | 'policy' | 'readFilter'> {
   readonly retryPacing: RetryPacing;
+  readonly namesOf: (route: Route) => NamesOfRoute;
   readonly isLeaving: () => boolean;
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
 }
+
+/** Of a name that is passed over, in characters. */
+const longestIgnored = 100;
 
 interface PathParameters {
   readonly id?: string;
@@ -126,9 +131,10 @@ export class RequestContext implements AnswerHead {
 
   /**
    * The principal is known: from now on the deadline runs, and the route can prepare the request. The scope closes when the answer
-   * is decided or the client has left; the work has seen the abort by then. `InvalidInput` for a malformed timeout.
+   * is decided or the client has left; the work has seen the abort by then. `InvalidInput` for a malformed timeout, and for a
+   * query parameter that is not known.
    */
-  identify(principal: Principal): Omit<RouteInput<string>, 'database'> {
+  identify(principal: Principal, route: Route): Omit<RouteInput<string>, 'database'> {
     this.#access = new Access(this.#deps.policy, principal);
     const { method, params, headers, id: requestId } = this.#request;
     const scope = new ClientScope({
@@ -141,6 +147,9 @@ export class RequestContext implements AnswerHead {
     });
     this.#scope = scope;
     if (this.#isEnded) scope.close();
+    const names = this.#deps.namesOf(route);
+    const checkNames = nameCheck(names, this.#deps.config.acceptFields ?? [], (name) => this.#passedOver(name));
+    if (!route.isNotOffered) checkNames(this.#query.names(), names.parameters, '');
     return {
       method: method as Method,
       id: (params as PathParameters).id ?? '',
@@ -151,8 +160,20 @@ export class RequestContext implements AnswerHead {
       scope,
       access: this.#access,
       readFilter: this.#deps.readFilter,
+      checkNames,
       context: this,
     };
+  }
+
+  /** A client that is newer than this service has sent it. */
+  #passedOver(name: string): void {
+    const ignoredFields = [...(this.#noted.ignoredFields ?? []), name.slice(0, longestIgnored)];
+    this.note({ ignoredFields });
+    this.setHeader(
+      'x-lancegate-ignored',
+      ignoredFields.map((each) => encodeURIComponent(each.toWellFormed())).join(', '),
+    );
+    this.#deps.metrics.fieldIgnored(this.#route);
   }
 
   /** Of a request that another replica has sent on: it must not take a long wait for a lost connection. */

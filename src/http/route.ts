@@ -21,6 +21,7 @@ import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import type { OperationDeps } from '../operations/operations.ts';
 import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
+import type { NameCheck } from '../wire/known-names.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import type { UploadedParts } from './body/multipart-upload.ts';
@@ -65,6 +66,8 @@ export interface RouteInput<Name extends string = never> {
   readonly access: Access;
   /** Reads an SQL condition of a client's, with the functions that the operator allows. */
   readonly readFilter: ReadFilter;
+  /** Of the query string it has been asked. */
+  readonly checkNames: NameCheck;
   readonly context: AnswerHead;
 }
 

@@ -35,6 +35,8 @@ export interface AuditFacts {
   /** Dropped with their namespace. */
   readonly droppedTables?: number | undefined;
   readonly deletedVersions?: number | undefined;
+  /** Fields and query parameters that are not known here and were passed over. */
+  readonly ignoredFields?: readonly string[] | undefined;
   /** The facts are those of an earlier request with the same Idempotency-Key; this one did nothing. */
   readonly isReplay?: true | undefined;
 }
@@ -92,9 +94,10 @@ export class AuditInLog implements Audit {
 
 /** The short log line of a request whose record goes elsewhere. */
 export function logRequest(logger: Pick<Logger, 'info'>, record: AuditRecord): void {
-  const { requestId, method, route, status, durationMs, receivedBytes, refusal, clientLeft } = record;
+  const { requestId, method, route, status, durationMs, receivedBytes, refusal, clientLeft, ignoredFields } = record;
   const subject = record.subject === undefined ? undefined : clipped(record.subject);
-  logger.info({ requestId, method, route, status, durationMs, receivedBytes, subject, refusal, clientLeft }, 'request');
+  const fields = { requestId, method, route, status, durationMs, receivedBytes, subject, refusal, clientLeft };
+  logger.info({ ...fields, ignoredFields }, 'request');
 }
 
 /** Raised when a program that reads the records must change. */

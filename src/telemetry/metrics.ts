@@ -59,6 +59,11 @@ export class Metrics {
     'lancegate_rejected_requests_total',
     'Requests turned away, by the name of the error.',
   );
+  readonly fieldIgnored = this.#countBy<string>(
+    'route',
+    'lancegate_ignored_fields_total',
+    'Fields and query parameters of requests that the service does not know and passed over, by route.',
+  );
   readonly connectionEnded = this.#countBy<ConnectionEnd>(
     'reason',
     'lancegate_closed_connections_total',

@@ -4,6 +4,7 @@ import { Check } from 'typebox/value';
 import { formatFieldPath, parseFieldPath } from '../arrow/schema/field-path.ts';
 import type { MatchText, TextQuery, TextSearch } from '../engine/port/query-spec.ts';
 import { invalidInput } from '../kernel/errors.ts';
+import { type NameCheck, namesOf } from './known-names.ts';
 
 /** The engine's time grows with all of these, and it recurses into parts. */
 const limits = { depth: 8, parts: 256, characters: 64 * 1024, columns: 1_000 } as const;
@@ -50,23 +51,37 @@ const BooleanParts = Type.Object({ should: Clauses, must: Clauses, must_not: Cla
 
 const field = 'full_text_query';
 
+const forms = { string_query: true, structured_query: true };
+const structure = { query: true };
+
 /** `InvalidInput` names the part at fault. */
-export function readTextSearch(value: unknown): TextSearch | undefined {
-  const { string_query: words, structured_query: structured, ...plain } = objectOf(value, field);
-  if (words !== undefined && words !== null) return readWords(words);
-  const given = structured ?? plain;
-  const { query } = objectOf(given, field);
-  if (typeof query === 'string') return readWords(given);
-  return { kind: 'structured', query: new TextQueryReader().read(query, 1) };
+export function readTextSearch(value: unknown, check: NameCheck): TextSearch | undefined {
+  const given = objectOf(value, field);
+  const form = (['string_query', 'structured_query'] as const).find((name) => (given[name] ?? null) !== null);
+  if (form === undefined) return readSearch(given, field, check);
+  check(namesOf(given), forms, field);
+  if (namesOf(given).includes('structured_query') && form === 'string_query') {
+    throw invalidInput(`${field}: string_query and structured_query exclude each other`);
+  }
+  return readSearch(objectOf(given[form], field), `${field}.${form}`, check);
 }
 
-function readWords(value: unknown): TextSearch {
-  const { query: words, columns = [] } = shaped(Words, value, field);
+function readSearch(value: Readonly<Record<string, unknown>>, at: string, check: NameCheck): TextSearch {
+  if (typeof value.query === 'object') {
+    check(namesOf(value), structure, at);
+    return { kind: 'structured', query: new TextQueryReader(check).read(value.query, 1) };
+  }
+  const { query: words, columns = [] } = shaped(Words, value, at, check);
   return { kind: 'words', words, columns: columns.length === 0 ? undefined : columns.map(readColumn) };
 }
 
 class TextQueryReader {
+  readonly #check: NameCheck;
   #parts = 0;
+
+  constructor(check: NameCheck) {
+    this.#check = check;
+  }
 
   read(value: unknown, depth: number): TextQuery {
     this.#parts += 1;
@@ -83,18 +98,22 @@ class TextQueryReader {
   #readKind(kind: string, value: unknown, depth: number): TextQuery {
     switch (kind) {
       case 'match':
-        return readMatch(value);
+        return readMatch(value, this.#check);
       case 'phrase': {
-        const { terms, column, slop = 0 } = shaped(Phrase, value, 'phrase');
+        const { terms, column, slop = 0 } = shaped(Phrase, value, 'phrase', this.#check);
         return { kind: 'phrase', terms, column: optionalColumn(column), slop };
       }
       case 'boost': {
-        const { positive, negative, negative_boost: negativeBoost = 0.5 } = shaped(BoostParts, value, 'boost');
+        const {
+          positive,
+          negative,
+          negative_boost: negativeBoost = 0.5,
+        } = shaped(BoostParts, value, 'boost', this.#check);
         const [first, second] = [this.read(positive, depth + 1), this.read(negative, depth + 1)];
         return { kind: 'boost', positive: first, negative: second, negativeBoost };
       }
       case 'multi_match':
-        return readMultiMatch(value);
+        return readMultiMatch(value, this.#check);
       case 'boolean':
         return this.#readBoolean(value, depth);
       default:
@@ -103,7 +122,7 @@ class TextQueryReader {
   }
 
   #readBoolean(value: unknown, depth: number): TextQuery {
-    const { should = [], must = [], must_not: mustNot = [] } = shaped(BooleanParts, value, 'boolean');
+    const { should = [], must = [], must_not: mustNot = [] } = shaped(BooleanParts, value, 'boolean', this.#check);
     const clauses = (parts: readonly unknown[], occur: 'SHOULD' | 'MUST' | 'MUST_NOT') =>
       parts.map((part) => ({ occur, query: this.read(part, depth + 1) }));
     return {
@@ -113,8 +132,8 @@ class TextQueryReader {
   }
 }
 
-function readMatch(value: unknown): MatchText {
-  const match = shaped(Match, value, 'match');
+function readMatch(value: unknown, check: NameCheck): MatchText {
+  const match = shaped(Match, value, 'match', check);
   // Absent is exact, and null is by the length of each term.
   const isAutomatic = objectOf(value, 'match').fuzziness === null;
   return {
@@ -129,9 +148,9 @@ function readMatch(value: unknown): MatchText {
   };
 }
 
-function readMultiMatch(value: unknown): TextQuery {
-  if (Array.isArray(objectOf(value, 'multi_match').match_queries)) return readMatchQueries(value);
-  const { query: terms, columns, boost: boosts, operator } = shaped(MultiMatch, value, 'multi_match');
+function readMultiMatch(value: unknown, check: NameCheck): TextQuery {
+  if (Array.isArray(objectOf(value, 'multi_match').match_queries)) return readMatchQueries(value, check);
+  const { query: terms, columns, boost: boosts, operator } = shaped(MultiMatch, value, 'multi_match', check);
   if (boosts !== undefined && boosts.length !== columns.length) {
     throw invalidInput(`${field}: multi_match has one boost for each of its columns`);
   }
@@ -139,8 +158,8 @@ function readMultiMatch(value: unknown): TextQuery {
 }
 
 /** The binding looks for the same terms in every column. */
-function readMatchQueries(value: unknown): TextQuery {
-  const parts = shaped(MatchQueries, value, 'multi_match').match_queries.map(readMatch);
+function readMatchQueries(value: unknown, check: NameCheck): TextQuery {
+  const parts = shaped(MatchQueries, value, 'multi_match', check).match_queries.map((part) => readMatch(part, check));
   const [first] = parts;
   const columns = parts.flatMap(({ column }) => column ?? []);
   const same = ({ column: _, boost: __, ...rest }: MatchText): string => JSON.stringify(rest);
@@ -171,15 +190,21 @@ function objectOf(value: unknown, what: string): Readonly<Record<string, unknown
   throw invalidInput(`${field}: ${what} must be an object`);
 }
 
-/** A field that is null is absent. `document_granularity` and other fields would change the result, so none is passed over. */
-function shaped<Schema extends TObject>(schema: Schema, value: unknown, what: string): Static<Schema> {
+/** A field that is null is absent. */
+function shaped<Schema extends TObject>(
+  schema: Schema,
+  value: unknown,
+  what: string,
+  check: NameCheck,
+): Static<Schema> {
+  check(namesOf(objectOf(value, what)), schema.properties, what);
   const fields = Object.entries(objectOf(value, what)).filter(([, part]) => part !== null);
-  const unknown = fields.find(([name]) => !Object.hasOwn(schema.properties, name));
-  if (unknown !== undefined) {
-    throw invalidInput(`${field}: ${what} has no ${JSON.stringify(unknown[0].slice(0, 40))} here`);
-  }
-  const known: unknown = Object.fromEntries(fields);
-  if (Check(schema, known)) return known;
-  const wrong = fields.find(([name, part]) => !Check(schema.properties[name]!, part))?.[0];
+  const given: unknown = Object.fromEntries(fields);
+  if (Check(schema, given)) return given;
+  const isWrong = (name: string, part: unknown): boolean => {
+    const known = schema.properties[name];
+    return known !== undefined && !Check(known, part);
+  };
+  const wrong = fields.find(([name, part]) => isWrong(name, part))?.[0];
   throw invalidInput(`${field}: ${what}: ${wrong === undefined ? 'a field is missing' : `${wrong} is not valid`}`);
 }

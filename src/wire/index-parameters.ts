@@ -52,6 +52,15 @@ export const CreateIndexBody = Type.Object({
   document_granularity: refused,
 });
 
+/** Of routes whose path names the index. */
+export const IndexNameBody = Type.Object({ index_name: Type.Optional(Type.String()) });
+
+export function requireSameIndex({ index_name: given }: Static<typeof IndexNameBody>, index: string): void {
+  if (given !== undefined && given !== index) {
+    throw invalidInput('index_name: the body names another index than the path');
+  }
+}
+
 type IndexBody = Static<typeof CreateIndexBody>;
 
 const scalarTypes: readonly string[] = ['BTREE', 'BITMAP', 'LABEL_LIST', 'FM'] satisfies ScalarIndexType[];

@@ -1,11 +1,12 @@
 /**
- * JSON bodies. Lenient as the clients need it: no body, `null` and `{}` are the same, a field that is null is absent,
- * and unknown fields are ignored; strict about the type of every field that is known.
+ * JSON bodies. Lenient as the clients need it: no body, `null` and `{}` are the same, and a field that is null is absent;
+ * strict about the type of every field that is known.
  */
 import Type, { type Static, type TObject } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { Check, Errors } from 'typebox/value';
 import { invalidInput } from '../kernel/errors.ts';
+import { checkNames, type NameCheck } from './known-names.ts';
 
 /** Not `Type.Record`, whose pattern does not match a key that holds a line break. */
 export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
@@ -46,15 +47,19 @@ export const Common = Type.Object({
  */
 export class BodyReader<Schema extends TObject> {
   readonly #schema: Schema;
+  /** All that a body may hold. */
+  readonly #whole: TObject;
   #compiled: readonly Validator[] | undefined;
 
   constructor(schema: Schema) {
     this.#schema = schema;
+    this.#whole = Type.Object({ ...schema.properties, ...Common.properties });
   }
 
   /** `InvalidInput` names the field at fault. `id` is the identifier that the path holds, as its parts. */
-  parse(text: string, id: readonly string[]): Static<Schema> & Static<typeof Common> {
+  parse(text: string, id: readonly string[], check: NameCheck): Static<Schema> & Static<typeof Common> {
     const fields = withoutNulls(parseObject(text));
+    checkNames(this.#whole, fields, '', check);
     this.#compiled ??= [Compile(Common), Compile(this.#schema)];
     const isFit = this.#compiled.every((validator) => validator.Check(fields));
     if (!isFit) requireShape(Common, fields);

@@ -22,6 +22,7 @@ export const mergeParameters = {
   when_not_matched_by_source_delete_filt: Condition,
   use_index: Flag,
   use_lsm: Refused,
+  use_rte: Refused,
 };
 
 type MergeQuery = QueryOf<keyof typeof mergeParameters>;
@@ -80,9 +81,11 @@ function readMergeFlags(query: MergeQuery, readFilter: ReadFilter): MergeFlags {
   return flags;
 }
 
-/** Asks for LanceDB's log-structured write path, which this service does not have. */
+/** They ask for LanceDB's log-structured write path, which this service does not have, by its older and its newer name. */
 function refuseLsm(query: MergeQuery): void {
-  if (readFlag(query, 'use_lsm') === true) throw invalidInput('use_lsm: this service has no LSM write path');
+  for (const name of ['use_lsm', 'use_rte'] as const) {
+    if (readFlag(query, name) === true) throw invalidInput(`${name}: this service has no LSM write path`);
+  }
 }
 
 /** Reads an SQL condition of a client's; `InvalidInput` names the parameter, what is wrong, and where. */

@@ -10,6 +10,7 @@ import { ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { readTextSearch } from './full-text-query.ts';
 import { Version } from './json-body.ts';
+import { type NameCheck, namesOf } from './known-names.ts';
 import type { ReadFilter } from './merge-parameters.ts';
 
 /** The binding counts in 32 bits. */
@@ -60,17 +61,17 @@ export const QueryBody = Type.Object({
 type Body = Static<typeof QueryBody>;
 
 /** `InvalidInput` names the field at fault. */
-export function readQuery(body: Body, readFilter: ReadFilter): QuerySpec {
+export function readQuery(body: Body, readFilter: ReadFilter, check: NameCheck): QuerySpec {
   if (body.use_lsm === true || body.use_rte === true) {
     throw invalidInput('use_lsm, use_rte: this service has no such write path, so nothing of it can be read');
   }
-  const nearest = readNearest(body);
-  const text = body.full_text_query === undefined ? undefined : readTextSearch(body.full_text_query);
+  const nearest = readNearest(body, check);
+  const text = body.full_text_query === undefined ? undefined : readTextSearch(body.full_text_query, check);
   if (nearest !== undefined && text !== undefined) {
     throw invalidInput('vector, full_text_query: one query has one of them; ask twice, and fuse the two results');
   }
   return {
-    columns: body.columns === undefined ? undefined : readColumns(body.columns, readFilter),
+    columns: body.columns === undefined ? undefined : readColumns(body.columns, readFilter, check),
     filter: body.filter === undefined ? undefined : readFilter(body.filter, 'filter'),
     limit: readLimit(body.k, nearest !== undefined, text !== undefined),
     offset: body.offset ?? 0,
@@ -100,8 +101,8 @@ const readOrdering = ({
 });
 
 /** Names are field paths. An object gives each result column the SQL for its values; the Lance REST form only paths. */
-function readColumns(value: unknown, readFilter: ReadFilter): readonly ResultColumn[] {
-  const columns = columnsOf(value, readFilter);
+function readColumns(value: unknown, readFilter: ReadFilter, check: NameCheck): readonly ResultColumn[] {
+  const columns = columnsOf(value, readFilter, check);
   if (columns.length > limits.columns) throw invalidInput(`columns: there are more than ${limits.columns}`);
   const names = new Set<string>();
   for (const { name } of columns) {
@@ -111,14 +112,22 @@ function readColumns(value: unknown, readFilter: ReadFilter): readonly ResultCol
   return columns;
 }
 
-function columnsOf(value: unknown, readFilter: ReadFilter): readonly ResultColumn[] {
+const columnForms = { column_names: true, column_aliases: true };
+const vectorForms = { single_vector: true, multi_vector: true };
+
+function columnsOf(value: unknown, readFilter: ReadFilter, check: NameCheck): readonly ResultColumn[] {
   if (Array.isArray(value)) return value.map((name) => pathColumn(name, name));
   if (typeof value !== 'object' || value === null) throw invalidInput('columns must be an array or an object');
   const { column_names: names, column_aliases: aliases } = value as Readonly<Record<string, unknown>>;
-  if (Array.isArray(names)) return names.map((name) => pathColumn(name, name));
-  if (typeof aliases === 'object' && aliases !== null) {
-    return orderedEntries(aliases).map(([alias, path]) => pathColumn(alias, path));
+  const hasAliases = typeof aliases === 'object' && aliases !== null;
+  if (Array.isArray(names) || hasAliases) check(namesOf(value), columnForms, 'columns');
+  if (Array.isArray(names) && !(hasAliases && names.length === 0)) {
+    if (hasAliases && Object.keys(aliases).length > 0) {
+      throw invalidInput('columns: column_names and column_aliases exclude each other');
+    }
+    return names.map((name) => pathColumn(name, name));
   }
+  if (hasAliases) return orderedEntries(aliases).map(([alias, path]) => pathColumn(alias, path));
   return orderedEntries(value).map(([name, expression]) => {
     if (typeof expression !== 'string') throw invalidInput(`columns: the value of ${name} must be SQL, as a text`);
     return { name: requireName(name), expression: readFilter(expression, `columns.${name}`) };
@@ -148,8 +157,8 @@ function requireName(name: string): string {
   return name;
 }
 
-function readNearest(body: Body): NearestSpec | undefined {
-  const vectors = readVectors(body.vector);
+function readNearest(body: Body, check: NameCheck): NearestSpec | undefined {
+  const vectors = readVectors(body.vector, check);
   if (vectors.length === 0) return undefined;
   const { vector_column: column, lower_bound: lowerBound, upper_bound: upperBound } = body;
   for (const [name, bound] of Object.entries({ lower_bound: lowerBound, upper_bound: upperBound })) {
@@ -190,8 +199,8 @@ function readProbes(body: Body): Pick<NearestSpec, 'minProbes' | 'maxProbes'> {
 }
 
 /** None, one or many. */
-function readVectors(value: unknown): readonly (readonly number[])[] {
-  const given = givenVectors(value);
+function readVectors(value: unknown, check: NameCheck): readonly (readonly number[])[] {
+  const given = givenVectors(value, check);
   if (!Array.isArray(given)) throw invalidInput('vector must be an array of numbers, or of arrays of numbers');
   if (given.length === 0) return [];
   const vectors = Array.isArray(given[0]) ? (given as unknown[]) : [given];
@@ -203,9 +212,10 @@ function readVectors(value: unknown): readonly (readonly number[])[] {
   throw invalidInput(`vector: one has ${length} numbers and another ${other.length}`);
 }
 
-function givenVectors(value: unknown): unknown {
+function givenVectors(value: unknown, check: NameCheck): unknown {
   if (value === undefined || value === null) return [];
   if (typeof value !== 'object' || Array.isArray(value)) return value;
+  check(namesOf(value), vectorForms, 'vector');
   const { single_vector: single, multi_vector: many } = value as Readonly<Record<string, unknown>>;
   const isGiven = (vectors: unknown): boolean => Array.isArray(vectors) && vectors.length > 0;
   if (isGiven(single) && isGiven(many)) throw invalidInput('vector: single_vector and multi_vector exclude each other');

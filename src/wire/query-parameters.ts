@@ -1,7 +1,6 @@
 /**
  * The query string as clients send it, and the parameters that several operations have. Spaces come as `+` or `%20` and a plus as
- * `%2B` (form rules), a parameter may stand bare, and one may be repeated. A value is decoded only when a reader asks for it, so
- * unknown parameters do no harm.
+ * `%2B` (form rules), a parameter may stand bare, and one may be repeated. A value is decoded only when a reader asks for it.
  */
 import Type from 'typebox';
 import { invalidInput } from '../kernel/errors.ts';
@@ -27,6 +26,10 @@ export class QueryParameters implements QueryOf<string> {
   /** `queryString` is what follows the first `?`, without it. */
   constructor(queryString: string) {
     this.#raw = queryString.split('&').filter(Boolean).map(readParameter);
+  }
+
+  names(): readonly string[] {
+    return this.#raw.map(({ name }) => name);
   }
 
   has(name: string): boolean {

@@ -1,5 +1,5 @@
 /** The JSON of one of several operations; docs/protocol.md has the rules. */
-import Type, { type Static, type TObject } from 'typebox';
+import Type, { type TObject } from 'typebox';
 import { invalidInput } from '../kernel/errors.ts';
 import { type NamedOperation, ofOperation, type TransactOperation } from '../operations/transact/transact-command.ts';
 import {
@@ -13,6 +13,7 @@ import {
   UpdateFieldMetadataBody,
 } from './column-body.ts';
 import { parseJson, readFields } from './json-body.ts';
+import { checkNames, type NameCheck } from './known-names.ts';
 import { type ReadFilter, readMergeParameters } from './merge-parameters.ts';
 import { QueryParameters } from './query-parameters.ts';
 import { DeleteBody, readUpdate, UpdateBody } from './rows-body.ts';
@@ -52,67 +53,79 @@ export const OperationBody = Type.Union([
   named('update_field_metadata', UpdateFieldMetadataBody),
 ]);
 
+interface OperationReaders {
+  readonly readFilter: ReadFilter;
+  readonly checkNames: NameCheck;
+}
+
 const kinds = {
-  insert: (fields: object) => ({ kind: 'insert' as const, source: read(InsertOperation, fields).source }),
+  insert: (fields: object, readers: OperationReaders) => ({
+    kind: 'insert' as const,
+    source: read(InsertOperation, fields, readers).source,
+  }),
   merge_insert: readMerge,
-  update: (fields: object, readFilter: ReadFilter) => ({
+  update: (fields: object, readers: OperationReaders) => ({
     kind: 'update' as const,
-    ...readUpdate(read(UpdateBody, fields), readFilter),
+    ...readUpdate(read(UpdateBody, fields, readers), readers.readFilter),
   }),
-  delete: (fields: object, readFilter: ReadFilter) => ({
+  delete: (fields: object, readers: OperationReaders) => ({
     kind: 'delete' as const,
-    predicate: readFilter(read(DeleteBody, fields).predicate, 'predicate'),
+    predicate: readers.readFilter(read(DeleteBody, fields, readers).predicate, 'predicate'),
   }),
-  add_columns: (fields: object, readFilter: ReadFilter) =>
+  add_columns: (fields: object, readers: OperationReaders) =>
     'source' in fields
-      ? { kind: 'add_columns' as const, source: read(AddNullColumns, fields).source }
-      : { kind: 'add_columns' as const, columns: readNewColumns(read(AddColumnsBody, fields), readFilter) },
-  alter_columns: (fields: object) => ({
+      ? { kind: 'add_columns' as const, source: read(AddNullColumns, fields, readers).source }
+      : {
+          kind: 'add_columns' as const,
+          columns: readNewColumns(read(AddColumnsBody, fields, readers), readers.readFilter),
+        },
+  alter_columns: (fields: object, readers: OperationReaders) => ({
     kind: 'alter_columns' as const,
-    alterations: readAlterations(read(AlterColumnsBody, fields)),
+    alterations: readAlterations(read(AlterColumnsBody, fields, readers)),
   }),
-  drop_columns: (fields: object) => ({
+  drop_columns: (fields: object, readers: OperationReaders) => ({
     kind: 'drop_columns' as const,
-    columns: readColumnPaths(read(DropColumnsBody, fields)),
+    columns: readColumnPaths(read(DropColumnsBody, fields, readers)),
   }),
-  update_field_metadata: (fields: object) => ({
+  update_field_metadata: (fields: object, readers: OperationReaders) => ({
     kind: 'update_field_metadata' as const,
-    updates: readMetadataUpdates(read(UpdateFieldMetadataBody, fields)),
+    updates: readMetadataUpdates(read(UpdateFieldMetadataBody, fields, readers)),
   }),
-} satisfies Record<TransactOperation['kind'], (fields: object, readFilter: ReadFilter) => TransactOperation>;
+} satisfies Record<TransactOperation['kind'], (fields: object, readers: OperationReaders) => TransactOperation>;
 
 /** `InvalidInput` and `Unsupported` name the operation and the field. */
-export function readOperation(name: string, text: string, readFilter: ReadFilter): NamedOperation {
+export function readOperation(
+  name: string,
+  text: string,
+  { readFilter, checkNames }: OperationReaders,
+): NamedOperation {
   try {
-    return { name, does: readWhat(parseJson(text, 'it'), readFilter) };
+    return { name, does: readWhat(parseJson(text, 'it'), { readFilter, checkNames }) };
   } catch (error) {
     throw ofOperation(name, error);
   }
 }
 
-function readWhat(value: unknown, readFilter: ReadFilter): TransactOperation {
+function readWhat(value: unknown, readers: OperationReaders): TransactOperation {
   const { operation } = readFields(Type.Object({ operation: Type.String() }), value, 'it');
   if (!Object.hasOwn(kinds, operation)) {
     throw invalidInput(`operation must be one of ${Object.keys(kinds).join(', ')}`);
   }
   const { operation: _, ...fields } = value as Readonly<Record<string, unknown>>;
-  return kinds[operation as keyof typeof kinds](fields, readFilter);
+  return kinds[operation as keyof typeof kinds](fields, readers);
 }
 
-/** Unlike bodies of the specification, one with a field that is not known is refused: no other server reads it. */
-function read<Schema extends TObject>(schema: Schema, value: object): Static<Schema> {
-  const unknown = Object.keys(value).find((name) => !Object.hasOwn(schema.properties, name));
-  if (unknown !== undefined)
-    throw invalidInput(`it has a field that is not known, ${JSON.stringify(unknown.slice(0, 100))}`);
+function read<Schema extends TObject>(schema: Schema, value: object, { checkNames: check }: OperationReaders) {
+  checkNames(schema, value, '', check);
   return readFields(schema, value, 'it');
 }
 
-function readMerge(fields: object, readFilter: ReadFilter): TransactOperation {
-  const { source, on, ...others } = read(MergeOperation, fields);
+function readMerge(fields: object, readers: OperationReaders): TransactOperation {
+  const { source, on, ...others } = read(MergeOperation, fields, readers);
   const paths = typeof on === 'string' ? [on] : on;
   const query = new URLSearchParams();
   for (const path of paths) query.append('on', path);
   for (const [name, value] of Object.entries(others)) query.append(name, String(value));
-  const { flags, on: parsed } = readMergeParameters(new QueryParameters(query.toString()), readFilter);
+  const { flags, on: parsed } = readMergeParameters(new QueryParameters(query.toString()), readers.readFilter);
   return { kind: 'merge_insert', source, on: parsed, flags };
 }

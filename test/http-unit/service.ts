@@ -32,6 +32,7 @@ const config: HttpConfig = {
   uploadIdleTimeoutMs: 30_000,
   requestHeaderTimeoutMs: 15_000,
   keepAliveTimeoutMs: 72_000,
+  acceptFields: undefined,
   defaultTimeoutMs: 60_000,
   maxTimeoutMs: 600_000,
 };

@@ -60,11 +60,9 @@ test('the index is forbidden only by use_index=false', () => {
   assert.equal(read('on=id&use_index=False').useIndex, false);
 });
 
-test('use_lsm=true is refused, and false is nothing', () => {
-  assert.equal(read('on=id&use_lsm=false').on.length, 1);
-  assert.throws(() => read('on=id&use_lsm=true'), { ...refused, message: /^use_lsm/ });
-});
-
-test('unknown parameters are ignored', () => {
-  assert.equal(read('on=id&colour=blue&%ZZ=%ZZ').on.length, 1);
-});
+for (const name of ['use_lsm', 'use_rte']) {
+  test(`${name}=true is refused, and false is nothing`, () => {
+    assert.equal(read(`on=id&${name}=false`).on.length, 1);
+    assert.throws(() => read(`on=id&${name}=true`), { ...refused, message: new RegExp(`^${name}`) });
+  });
+}

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readFields } from '#src/wire/json-body.ts';
+import { nameCheck } from '#src/wire/known-names.ts';
 import { filterReader } from '#src/wire/merge-parameters.ts';
 import { QueryBody, readQuery } from '#src/wire/query-body.ts';
 
-const read = (body: object) => readQuery(readFields(QueryBody, body, 'query'), filterReader([]));
+const query = { path: '/v1/table/:id/query', isStrict: false, parameters: {}, fields: QueryBody.properties };
+const check = nameCheck(query, [], () => {});
+const read = (body: object) => readQuery(readFields(QueryBody, body, 'query'), filterReader([]), check);
 const refuses = (body: object, message: RegExp): void =>
   assert.throws(() => read(body), { name: 'LancegateError', kind: 'InvalidInput', message });
 

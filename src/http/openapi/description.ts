@@ -2,6 +2,8 @@
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
 import { branchParameter, delimiterParameter } from '../../wire/identifiers.ts';
 import { Common } from '../../wire/json-body.ts';
+import type { NamesOfRoute } from '../../wire/known-names.ts';
+import { timeoutParameter } from '../../wire/query-parameters.ts';
 
 export interface RouteDescription {
   /** As the specification has it, if it has the operation. */
@@ -47,6 +49,17 @@ export function jsonDescription(said: JsonSaid): RouteDescription {
     bodies: { 'application/json': Type.Object({ ...body.properties, ...common }) },
     answers,
     takesKey,
+  };
+}
+
+/** A route that heeds `Idempotency-Key` changes something. */
+export function namesOfRoute({ path, description }: { path: string; description?: RouteDescription }): NamesOfRoute {
+  const json = description?.bodies['application/json'];
+  return {
+    path,
+    isStrict: description?.takesKey ?? false,
+    parameters: { ...description?.parameters, ...commonParameters(true), ...timeoutParameter },
+    fields: json !== undefined && Type.IsObject(json) ? json.properties : {},
   };
 }
 

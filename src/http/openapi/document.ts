@@ -22,7 +22,7 @@ export function openApiDocument(routes: readonly Route[], basePath: string): Jso
       title: 'lancegate',
       version: '1',
       description:
-        'Lance tables over HTTP, as the Lance Namespace specification and the LanceDB SDKs have them. A field of a body that is null counts as absent, and unknown fields are ignored.',
+        'Lance tables over HTTP, as the Lance Namespace specification and the LanceDB SDKs have them. A field of a body that is null counts as absent. A name that is not known is refused where the request changes something, and where it is near to a known one.',
       license: { name: 'Apache 2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0.html' },
     },
     servers: [{ url: basePath === '' ? '/' : basePath }],

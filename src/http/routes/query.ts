@@ -5,7 +5,8 @@ import { countRows } from '../../operations/tables/describe-table.ts';
 import { explainQuery, queryTable } from '../../operations/tables/query-table.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { parseBranch } from '../../wire/identifiers.ts';
-import { Count, readFields, Version } from '../../wire/json-body.ts';
+import { Common, Count, readFields, Version } from '../../wire/json-body.ts';
+import { checkNames } from '../../wire/known-names.ts';
 import { QueryBody, readQuery } from '../../wire/query-body.ts';
 import { jsonRoute } from '../json-route.ts';
 import { bytesOf } from '../openapi/description.ts';
@@ -43,10 +44,10 @@ export const queryTableRoute = jsonRoute(queryTable, {
   answers: bytesOf(arrowFile),
   body: QueryBody,
   branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body }, { scope, readFilter }): Promise<Answer> => {
+  answer: async (operation, { target: table, branch, body }, { scope, readFilter, checkNames }): Promise<Answer> => {
     const { version } = body;
     const result = await withEitherQuotes(readFilter, (read) =>
-      operation({ table, branch, version, spec: readQuery(body, read) }, scope),
+      operation({ table, branch, version, spec: readQuery(body, read, checkNames) }, scope),
     );
     const audit = () => {
       const facts = result.facts();
@@ -69,9 +70,14 @@ export const explainQueryRoute = jsonRoute(explainQuery, {
   answers: Type.String(),
   body: ExplainBody,
   branches: ({ query }, branch) => [explainedBranch(query, branch)],
-  answer: (operation, { target: table, branch, body: { query, verbose } }, { scope, readFilter }) => {
+  answer: (
+    operation,
+    { target: table, branch, body: { query, verbose } },
+    { scope, readFilter, checkNames: check },
+  ) => {
+    checkNames(ExplainedQuery, query, '', check);
     const fields = readFields(QueryBody, query, 'query');
-    const spec = readQuery(fields, readFilter);
+    const spec = readQuery(fields, readFilter, check);
     const form = verbose === true ? 'verbose plan' : 'plan';
     return operation({ table, branch: explainedBranch(query, branch), version: fields.version, spec, form }, scope);
   },
@@ -82,6 +88,8 @@ function explainedBranch(query: unknown, beside: BranchName | undefined): Branch
   if (inside === undefined || beside === undefined || inside === beside) return inside ?? beside;
   throw invalidInput('branch: the query names another one');
 }
+
+const ExplainedQuery = Type.Object({ ...QueryBody.properties, ...Common.properties });
 
 const BranchField = Type.Object({ branch: Type.Optional(Type.String()) });
 
@@ -94,9 +102,15 @@ export const analyzeQueryRoute = jsonRoute(explainQuery, {
   answers: Type.String(),
   body: QueryBody,
   branches: (_, branch) => [branch],
-  answer: (operation, { target: table, branch, body }, { scope, readFilter }) =>
+  answer: (operation, { target: table, branch, body }, { scope, readFilter, checkNames }) =>
     operation(
-      { table, branch, version: body.version, spec: readQuery(body, readFilter), form: 'analysis' as const },
+      {
+        table,
+        branch,
+        version: body.version,
+        spec: readQuery(body, readFilter, checkNames),
+        form: 'analysis' as const,
+      },
       scope,
     ),
 });

@@ -11,7 +11,6 @@ import {
 } from '../../../operations/transact/transact-command.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../../../wire/identifiers.ts';
 import { Count } from '../../../wire/json-body.ts';
-import type { ReadFilter } from '../../../wire/merge-parameters.ts';
 import { OperationBody, readOperation } from '../../../wire/transact-operation.ts';
 import { contentDecoder } from '../../body/content-decoder.ts';
 import { type BodyPart, boundaryOf } from '../../body/multipart.ts';
@@ -89,7 +88,7 @@ export const transactRoute: Offer<ReturnType<typeof transact>> = {
           const parts = upload.parts(boundary);
           const body = new TransactBody(parts, key !== undefined);
           try {
-            const operations = await body.operations(input.readFilter);
+            const operations = await body.operations(input);
             for (const action of actionsOf(operations)) input.access.require(action, resource, branch);
             input.context.note({ mode: [...new Set(operations.map(({ does }) => does.kind))].join('+') });
             const source = body.sources(operations);
@@ -144,14 +143,14 @@ class TransactBody {
     this.#isDigested = isDigested;
   }
 
-  async operations(readFilter: ReadFilter): Promise<readonly NamedOperation[]> {
+  async operations(readers: Pick<RouteInput, 'readFilter' | 'checkNames'>): Promise<readonly NamedOperation[]> {
     const found: NamedOperation[] = [];
     this.#next = await this.#parts.next();
     while (this.#next !== undefined && isOperation(this.#next)) {
       const { name } = this.#next;
       if (found.some((other) => other.name === name)) throw namedTwice(name);
       if (found.length === mostOperations) throw invalidInput(`a request can have ${mostOperations} operations`);
-      found.push(readOperation(name, await this.#parts.text(this.#next), readFilter));
+      found.push(readOperation(name, await this.#parts.text(this.#next), readers));
       this.#next = await this.#parts.next();
     }
     if (found.length === 0) throw invalidInput('the body must begin with a part of JSON that describes an operation');

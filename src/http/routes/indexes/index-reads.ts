@@ -1,13 +1,13 @@
 import Type from 'typebox';
-import { invalidInput } from '../../../kernel/errors.ts';
 import { indexStatistics, listIndexes, prewarmIndex } from '../../../operations/indexes/read-indexes.ts';
+import { IndexNameBody, requireSameIndex } from '../../../wire/index-parameters.ts';
 import { Count, nextPage, pageFields, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';
 import { jsonRoute, Nothing } from '../../json-route.ts';
 import { tableTarget } from '../../route.ts';
 
 const ListBody = Type.Object({ version: Type.Optional(Version), ...pageFields });
-const StatsBody = Type.Object({ version: Type.Optional(Version), index_name: Type.Optional(Type.String()) });
+const StatsBody = Type.Object({ version: Type.Optional(Version), ...IndexNameBody.properties });
 
 const Indexes = Type.Object({
   indexes: Type.Array(
@@ -80,9 +80,7 @@ export const indexStatsRoute = jsonRoute(indexStatistics, {
   body: StatsBody,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body }, { index }) => {
-    if (body.index_name !== undefined && body.index_name !== index) {
-      throw invalidInput('index_name: the body names another index than the path');
-    }
+    requireSameIndex(body, index);
     const found = await operation({ table, branch, version: body.version, index });
     return {
       num_indexed_rows: found.indexedRows,

@@ -3,8 +3,8 @@ import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { createIndex } from '../../../operations/indexes/create-index.ts';
 import { dropIndex } from '../../../operations/indexes/drop-index.ts';
-import { CreateIndexBody, parseIndexOptions } from '../../../wire/index-parameters.ts';
-import { jsonRoute, Nothing, Written, writeAnswer, writtenFields } from '../../json-route.ts';
+import { CreateIndexBody, IndexNameBody, parseIndexOptions, requireSameIndex } from '../../../wire/index-parameters.ts';
+import { jsonRoute, Written, writeAnswer, writtenFields } from '../../json-route.ts';
 import { type RouteInput, tableTarget } from '../../route.ts';
 
 /** `job_id` stands alone, where the index is not there yet. */
@@ -59,9 +59,11 @@ export const dropIndexRoute = jsonRoute(dropIndex, {
   action: 'DropTableIndex',
   summary: 'Drops an index',
   answers: Written,
-  body: Nothing,
+  body: IndexNameBody,
   isWrite: true,
   branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, idempotency }, input) =>
-    writeAnswer(input, await operation({ table, branch, name: input.index, idempotency }, input.scope), {}),
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    requireSameIndex(body, input.index);
+    return writeAnswer(input, await operation({ table, branch, name: input.index, idempotency }, input.scope), {});
+  },
 });
