@@ -116,7 +116,7 @@ const columnForms = { column_names: true, column_aliases: true };
 const vectorForms = { single_vector: true, multi_vector: true };
 
 function columnsOf(value: unknown, readFilter: ReadFilter, check: NameCheck): readonly ResultColumn[] {
-  if (Array.isArray(value)) return value.map((name) => pathColumn(name, name));
+  if (Array.isArray(value)) return value.map((column: unknown) => listedColumn(column, readFilter));
   if (typeof value !== 'object' || value === null) throw invalidInput('columns must be an array or an object');
   const { column_names: names, column_aliases: aliases } = value as Readonly<Record<string, unknown>>;
   const hasAliases = typeof aliases === 'object' && aliases !== null;
@@ -128,10 +128,20 @@ function columnsOf(value: unknown, readFilter: ReadFilter, check: NameCheck): re
     return names.map((name) => pathColumn(name, name));
   }
   if (hasAliases) return orderedEntries(aliases).map(([alias, path]) => pathColumn(alias, path));
-  return orderedEntries(value).map(([name, expression]) => {
-    if (typeof expression !== 'string') throw invalidInput(`columns: the value of ${name} must be SQL, as a text`);
-    return { name: requireName(name), expression: readFilter(expression, `columns.${name}`) };
-  });
+  return orderedEntries(value).map(([name, expression]) => sqlColumn(name, expression, readFilter));
+}
+
+/** A path; or, of the LanceDB SDKs up to 0.29, a name with the SQL for its values. */
+function listedColumn(column: unknown, readFilter: ReadFilter): ResultColumn {
+  if (!Array.isArray(column)) return pathColumn(column, column);
+  const [name, expression] = column as readonly unknown[];
+  if (column.length === 2 && typeof name === 'string') return sqlColumn(name, expression, readFilter);
+  throw invalidInput('columns: a list in it must be a name and the SQL for its values');
+}
+
+function sqlColumn(name: string, expression: unknown, readFilter: ReadFilter): ResultColumn {
+  if (typeof expression !== 'string') throw invalidInput(`columns: the value of ${name} must be SQL, as a text`);
+  return { name: requireName(name), expression: readFilter(expression, `columns.${name}`) };
 }
 
 /** JavaScript moves the keys that are array indexes to the front of an object, so the order that the client meant is lost. */

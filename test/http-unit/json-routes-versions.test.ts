@@ -16,6 +16,8 @@ const tagged = {
 const listed = {
   version: 2,
   timestamp_millis: 1_700_000_000_002,
+  timestamp: '2023-11-14T22:13:20.002Z',
+  metadata: {},
   manifest_path: 'data/users.lance/_versions/2.manifest',
   manifest_size: 200,
 };

@@ -34,6 +34,8 @@ const cases: readonly Case[] = [
       versions: [2, 1].map((version) => ({
         version,
         timestamp_millis: 1_700_000_000_000 + version,
+        timestamp: `2023-11-14T22:13:20.00${version}Z`,
+        metadata: {},
         manifest_path: `data/users.lance/_versions/${version}.manifest`,
         manifest_size: 100 * version,
       })),

@@ -20,6 +20,7 @@ interface Listed {
   readonly versions: readonly {
     readonly version: number;
     readonly timestamp_millis: number;
+    readonly timestamp: string;
     readonly manifest_path: string;
     readonly manifest_size: number;
   }[];
@@ -49,7 +50,8 @@ describe('what a table consists of', () => {
     const { versions, page_token: next } = await list();
     assert.deepEqual([numbers({ versions }), next], [[4, 3, 2, 1], undefined]);
     const native = await (await stored()).listVersions();
-    for (const { version, timestamp_millis: atMs, manifest_path: path, manifest_size: bytes } of versions) {
+    for (const { version, timestamp_millis: atMs, timestamp, manifest_path: path, manifest_size: bytes } of versions) {
+      assert.equal(timestamp, new Date(atMs).toISOString());
       const known = native.find((facts) => facts.version === version);
       assert.equal(atMs, new Date(known?.timestamp ?? 0).getTime(), `version ${version}`);
       assert.equal(statSync(`/${path}`).size, bytes);

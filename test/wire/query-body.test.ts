@@ -53,6 +53,22 @@ test('a vector holds finite 32-bit floats, and the error names the first that is
   assert.deepEqual(read({ vector: [-3.4e38] }).nearest?.vectors, [[-3.4e38]]);
 });
 
+test('columns may be pairs of a name and its SQL, as the LanceDB SDKs up to 0.29 send them', () => {
+  const columns = read({
+    columns: [
+      ['double', 'id * 2'],
+      ['text', 'text'],
+    ],
+  }).columns;
+  assert.deepEqual(columns, read({ columns: { double: 'id * 2', text: 'text' } }).columns);
+  assert.equal(read({ columns: [['a', 'id'], 'id'] }).columns?.length, 2);
+  refuses({ columns: [['a', 'b', 'c']] }, /must be a name and the SQL/);
+  refuses({ columns: [['a', 1]] }, /the value of a must be SQL/);
+  refuses({ columns: [['a', '(SELECT 1)']] }, /columns.a/);
+  refuses({ columns: { column_names: ['a'], column_aliases: { b: 'a' } } }, /exclude each other/);
+  assert.equal(read({ columns: { column_names: [], column_aliases: { b: 'a' } } }).columns?.[0]?.name, 'b');
+});
+
 test('a zero is what clients send for a number that is not set', () => {
   const nearest = read({ vector: [1], nprobes: 0, ef: 0, refine_factor: 0 }).nearest!;
   const { minProbes, maxProbes, ef, refineFactor } = nearest;

@@ -15,6 +15,9 @@ const ListBody = Type.Object({ descending: Type.Optional(Type.Boolean()), ...pag
 const TableVersion = Type.Object({
   version: Version,
   timestamp_millis: Count,
+  /** The LanceDB SDKs up to 0.33 require this and `metadata`. */
+  timestamp: Type.String({ format: 'date-time' }),
+  metadata: StringMap,
   manifest_path: Type.String(),
   manifest_size: Type.Optional(Count),
   e_tag: Type.Optional(Type.String()),
@@ -159,6 +162,8 @@ function proposedManifest(body: Static<typeof ProposedVersion>): Proposal {
 const tableVersion = ({ version, committedAtMs, manifestPath, manifestBytes, manifestTag }: ListedVersion) => ({
   version,
   timestamp_millis: committedAtMs,
+  timestamp: new Date(committedAtMs).toISOString(),
+  metadata: {},
   manifest_path: manifestPath,
   manifest_size: manifestBytes,
   e_tag: manifestTag,
