@@ -11,7 +11,7 @@ import {
   PhraseQuery,
   type Table,
 } from '@lancedb/lancedb';
-import { Dictionary, Field, FixedSizeList, Float32, Int32, Schema, Utf8 } from 'apache-arrow';
+import { Dictionary, Field, FixedSizeList, Float32, Int32, Schema, tableFromIPC, Utf8 } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { connectByApiKey, openDirectly, refusal } from './connections.ts';
@@ -183,6 +183,58 @@ describe('a query of the LanceDB SDK finds through the service what it finds in 
       ['a', 'b', 'a', 'c', 'b', 'c', 'd'],
     );
     assert.match(`${found.schema.fields[1]?.type}`, /^Dictionary/);
+  });
+
+  describe('a search that names no column is in all that have a full-text index', () => {
+    const texts = [
+      { id: 1, title: 'river', text: 'stone', note: 'lamp', vector: [1, 0, 0, 0] },
+      { id: 2, title: 'stone', text: 'the river lantern', note: 'river', vector: [2, 0, 0, 0] },
+      { id: 3, title: 'lamp', text: 'lamp', note: 'river', vector: [3, 0, 0, 0] },
+      { id: 4, title: 'river', text: 'river', note: 'lamp', vector: [4, 0, 0, 0] },
+    ];
+    let sides: readonly Table[];
+    before(async () => {
+      const database = await connectByApiKey(service, 'lancegate:write');
+      const served = await database.createTable('texts', texts);
+      const onDisk = await openDirectly(service, 'texts');
+      for (const column of ['title', 'text']) await onDisk.createIndex(column, { config: Index.fts() });
+      sides = [served, onDisk];
+    });
+    const sorted = (found: readonly { readonly id: unknown }[]) =>
+      plain([...found].sort((a, b) => Number(a.id) - Number(b.id)));
+
+    for (const [what, search] of Object.entries({
+      words: (side: Table) => side.query().fullTextSearch('river'),
+      'a search by its kind': (side: Table) => side.search('river', 'fts') as ReturnType<Table['query']>,
+      'words among some rows': (side: Table) => side.query().fullTextSearch('river').where('id > 1'),
+    })) {
+      test(what, async () => {
+        const [served, onDisk] = await Promise.all(sides.map(async (side) => sorted(await search(side).toArray())));
+        assert.deepEqual(served, onDisk);
+        assert.ok((served as readonly unknown[]).length >= 2);
+      });
+    }
+
+    test('a hybrid search', async () => {
+      const hybrid = (side: Table) => side.query().nearestTo([1, 0, 0, 0]).fullTextSearch('river').limit(4).toArray();
+      const [served, onDisk] = await Promise.all(sides.map(async (side) => sorted(await hybrid(side))));
+      assert.deepEqual(served, onDisk);
+    });
+
+    const match = (terms: string, others: object = {}) => ({ match: { terms, ...others } });
+    for (const [what, query, ids] of [
+      ['in a boolean query', { boolean: { must: [match('river')], must_not: [match('lantern')] } }, [1, 4]],
+      ['in a boost query', { boost: { positive: match('river'), negative: match('stone') } }, [1, 2, 4]],
+      ['of terms that are nearly there', match('rivar', { fuzziness: 1 }), [1, 2, 4]],
+    ] as const) {
+      test(`a match ${what}`, async () => {
+        const body = { full_text_query: { query }, columns: ['id'], k: 10 };
+        const { status, body: file } = await service.post<Uint8Array>('/v1/table/texts/query', body);
+        assert.equal(status, 200);
+        const found = tableFromIPC(file).getChild('id')?.toArray() ?? [];
+        assert.deepEqual([...found].map(Number).sort(), ids);
+      });
+    }
   });
 
   test('the plan, without the folder that it reads', async () => {

@@ -57,7 +57,7 @@ export type TextSearch =
 
 export interface MatchText {
   readonly kind: 'match';
-  /** A field path. Undefined is the only column with a full-text index. */
+  /** A field path. Undefined is every column with a full-text index. */
   readonly column: string | undefined;
   readonly terms: string;
   readonly boost: number;

@@ -13,7 +13,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { rowsOfFile } from '../../../arrow/stream/file-stream.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { invalidInput } from '../../../kernel/errors.ts';
-import type { NearestSpec, PlanForm, QuerySpec, TextQuery, TextSearch } from '../../port/query-spec.ts';
+import type { MatchText, NearestSpec, PlanForm, QuerySpec, TextQuery, TextSearch } from '../../port/query-spec.ts';
 import { engineCall } from './translate-errors.ts';
 
 interface Plannable {
@@ -189,8 +189,8 @@ async function nativeSearch(table: NativeIndexed, search: TextSearch) {
   if (search.kind === 'words') {
     return { query: search.words, columns: search.columns === undefined ? null : [...search.columns] };
   }
-  const column = hasNoColumn(search.query) ? await onlyTextColumn(table) : '';
-  return { query: inner(textQuery(search.query, column)) };
+  const columns = hasNoColumn(search.query) ? await textColumns(table) : [];
+  return { query: inner(textQuery(search.query, columns)) };
 }
 
 function hasNoColumn(query: TextQuery): boolean {
@@ -207,42 +207,62 @@ function hasNoColumn(query: TextQuery): boolean {
   }
 }
 
-/** The binding takes no structured query without a column. */
-async function onlyTextColumn(table: NativeIndexed): Promise<string> {
+/** The binding takes no structured query without a column: such a one is about all that have a full-text index. */
+async function textColumns(table: NativeIndexed): Promise<readonly string[]> {
   const indexes = await table.listIndices();
   const columns = indexes
     .filter(({ indexType }) => /^(?:FTS|INVERTED)$/i.test(indexType))
-    .map((index) => index.columns);
-  const [column, ...others] = [...new Set(columns.flat())];
-  if (column !== undefined && others.length === 0) return column;
-  throw new Error(
-    column === undefined ? 'unless an INVERTED index has been created' : 'several columns have a full-text index',
-  );
+    .flatMap((each) => each.columns);
+  if (columns.length === 0) throw new Error('unless an INVERTED index has been created');
+  return [...new Set(columns)];
 }
 
-/** `column` is that of the parts that name none. */
-function textQuery(query: TextQuery, column: string): FullTextQuery {
+/** `columns` are those of the parts that name none. */
+function textQuery(query: TextQuery, columns: readonly string[]): FullTextQuery {
   switch (query.kind) {
-    case 'match': {
-      const { boost, fuzziness = null, maxExpansions, prefixLength } = query;
-      const options = { boost, fuzziness, maxExpansions, prefixLength, operator: query.operator as Operator };
-      // The types of the package do not say that null is the automatic fuzziness.
-      return new MatchQuery(query.terms, query.column ?? column, options as object);
-    }
+    case 'match':
+      return query.column === undefined && columns.length > 1
+        ? matchInAll(query, columns)
+        : matchIn(query, query.column ?? columns[0]!);
     case 'phrase':
-      return new PhraseQuery(query.terms, query.column ?? column, { slop: query.slop });
+      return new PhraseQuery(query.terms, query.column ?? onlyOf(columns), { slop: query.slop });
     case 'boost': {
-      const [positive, negative] = [textQuery(query.positive, column), textQuery(query.negative, column)];
+      const [positive, negative] = [textQuery(query.positive, columns), textQuery(query.negative, columns)];
       return new BoostQuery(positive, negative, { negativeBoost: query.negativeBoost });
     }
     case 'multi match': {
-      const { terms, columns, boosts, operator } = query;
+      const { terms, boosts, operator } = query;
       const options = { ...(boosts && { boosts: [...boosts] }), operator: operator as Operator };
-      return new MultiMatchQuery(terms, [...columns], options);
+      return new MultiMatchQuery(terms, [...query.columns], options);
     }
     case 'boolean':
-      return new BooleanQuery(query.clauses.map(({ occur, query: part }) => [occur as Occur, textQuery(part, column)]));
+      return new BooleanQuery(
+        query.clauses.map(({ occur, query: part }) => [occur as Occur, textQuery(part, columns)]),
+      );
   }
+}
+
+function matchIn(query: MatchText, column: string): FullTextQuery {
+  const { boost, fuzziness = null, maxExpansions, prefixLength } = query;
+  const options = { boost, fuzziness, maxExpansions, prefixLength, operator: query.operator as Operator };
+  // The types of the package do not say that null is the automatic fuzziness.
+  return new MatchQuery(query.terms, column, options as object);
+}
+
+/** As the embedded engine. A multi-match query takes exact terms only. */
+function matchInAll(query: MatchText, columns: readonly string[]): FullTextQuery {
+  const { terms, boost, operator, fuzziness, prefixLength } = query;
+  if (fuzziness !== 0 || prefixLength !== 0) {
+    return new BooleanQuery(columns.map((column) => ['SHOULD' as Occur, matchIn(query, column)]));
+  }
+  const boosts = columns.map(() => boost);
+  return new MultiMatchQuery(terms, [...columns], { boosts, operator: operator as Operator });
+}
+
+function onlyOf(columns: readonly string[]): string {
+  const [column, ...others] = columns;
+  if (column !== undefined && others.length === 0) return column;
+  throw new Error('several columns have a full-text index');
 }
 
 /** Whether a filter asks for rows by what the engine calls them, which its count cannot do. */
