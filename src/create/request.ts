@@ -1,4 +1,5 @@
-import { checkStorable } from '../arrow/schema/schema-rules.ts';
+import type { Schema } from '../arrow/schema/schema.ts';
+import { checkStorable, requireSameSchema } from '../arrow/schema/schema-rules.ts';
 import type { NamespaceCatalog, TableCatalog, TableRecord, TransactionCatalog } from '../catalog/port.ts';
 import { namespaceNotFound, tableAlreadyExists } from '../catalog/refusals.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
@@ -40,7 +41,7 @@ class CreateTable {
     const existing = await this.#deps.catalog.findTable(command.table);
     if (existing?.state === 'created' && command.mode === 'exist_ok') {
       command.requireDescribe();
-      return this.#answerExisting(existing, keyed);
+      return this.#answerExisting(existing, await command.source.schema(), keyed);
     }
     if (existing?.state === 'created' && command.mode === 'create') throw tableAlreadyExists(command.table);
     checkStorable(await command.source.schema());
@@ -76,8 +77,12 @@ class CreateTable {
     await this.#deps.maker.discard(existing);
   }
 
-  async #answerExisting(record: TableRecord, keyed: Keyed | undefined): Promise<CreateTableResult> {
-    const version = await this.#deps.access.read(record, undefined, undefined, (dataset) => dataset.version());
+  /** As embedded LanceDB: whoever asks for a table of another schema could not write to this one. */
+  async #answerExisting(record: TableRecord, wanted: Schema, keyed: Keyed | undefined): Promise<CreateTableResult> {
+    const version = await this.#deps.access.read(record, undefined, undefined, async (dataset) => {
+      requireSameSchema(wanted, (await dataset.columns()).schema);
+      return dataset.version();
+    });
     const { location, properties, storageOptions } = this.#deps.access.describe(record, undefined);
     const answer = { transactionId: undefined, location, version, properties, storageOptions };
     if (keyed !== undefined) {

@@ -48,6 +48,7 @@ export class ClientScope implements RequestScope {
       response.off('close', onClose);
     };
     if (response.destroyed) onClose();
+    if (timeout.timeoutMs === 0) onTime();
   }
 
   get signal(): AbortSignal {

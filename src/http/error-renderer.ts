@@ -46,7 +46,9 @@ interface FailedRequest {
   readonly requestId: string;
   /** The path that was asked for, without its query. */
   readonly instance: string;
-  readonly isLanceDbCreate: boolean;
+  /** Of a LanceDB SDK. */
+  readonly isLanceDb: boolean;
+  readonly isCreate: boolean;
 }
 
 export function renderError(error: LancegateError, request: FailedRequest): RenderedError {
@@ -61,9 +63,16 @@ export function renderError(error: LancegateError, request: FailedRequest): Rend
   };
 }
 
-/** LanceDB's SDKs know "exists already" only as a 400 whose text says so, and then open the table (docs/protocol.md). */
-function statusOf(error: LancegateError, request: FailedRequest): Status {
-  return error.kind === 'TableAlreadyExists' && request.isLanceDbCreate ? 400 : error.entry.status;
+/**
+ * LanceDB's SDKs repeat most requests that are answered 409, and then show only that they gave up. And of a create they know
+ * "exists already" as a 400 whose text says so, and then open the table (docs/protocol.md).
+ */
+function statusOf({ kind, entry }: LancegateError, { isLanceDb, isCreate }: FailedRequest): Status {
+  const isShownAt400 =
+    kind === 'TableIndexAlreadyExists' ||
+    kind === 'TableTagAlreadyExists' ||
+    (kind === 'TableAlreadyExists' && isCreate);
+  return isLanceDb && isShownAt400 ? 400 : entry.status;
 }
 
 function headersOf(error: LancegateError, status: Status): Readonly<Record<string, string>> {

@@ -108,6 +108,7 @@ export class RequestPipeline {
     identified.access.showIn(database);
     const input = { ...identified, database };
     const prepared = route.prepare(input);
+    input.scope.signal.throwIfAborted(); // a timeout of 0 has passed
     this.#requireLength(raw, prepared.body);
     const request = { context, principal, prepared, reservation, signal: input.scope.signal };
     const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined;

@@ -57,8 +57,8 @@ export interface RequestContextDeps
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
 }
 
-/** Of a name that is passed over, in characters. */
-const longestIgnored = 100;
+/** Of all names that are passed over: a header has to fit, and the audit record is bounded. */
+const mostIgnoredCharacters = 400;
 
 interface PathParameters {
   readonly id?: string;
@@ -167,13 +167,14 @@ export class RequestContext implements AnswerHead {
 
   /** A client that is newer than this service has sent it. */
   #passedOver(name: string): void {
-    const ignoredFields = [...(this.#noted.ignoredFields ?? []), name.slice(0, longestIgnored)];
+    this.#deps.metrics.fieldIgnored(this.#route);
+    const ignoredFields = [...(this.#noted.ignoredFields ?? []), name];
+    if (ignoredFields.join().length > mostIgnoredCharacters) return;
     this.note({ ignoredFields });
     this.setHeader(
       'x-lancegate-ignored',
       ignoredFields.map((each) => encodeURIComponent(each.toWellFormed())).join(', '),
     );
-    this.#deps.metrics.fieldIgnored(this.#route);
   }
 
   /** Of a request that another replica has sent on: it must not take a long wait for a lost connection. */
@@ -273,8 +274,8 @@ export class RequestContext implements AnswerHead {
   #render(refusal: LancegateError): RenderedError {
     const { id: requestId, headers } = this.#request;
     const isLanceDb = this.#hasTrailingSlash || /^LanceDB-/i.test(headers['user-agent'] ?? '');
-    const isLanceDbCreate = isLanceDb && this.#route.endsWith(createTablePath);
-    const rendered = renderError(refusal, { requestId, instance: this.#path, isLanceDbCreate });
+    const isCreate = this.#route.endsWith(createTablePath);
+    const rendered = renderError(refusal, { requestId, instance: this.#path, isLanceDb, isCreate });
     if (!this.#isForCapacity) return rendered;
     const retryAfter = String(this.#deps.retryPacing.secondsFor(this.#access?.principal));
     return { ...rendered, headers: { ...rendered.headers, 'retry-after': retryAfter } };

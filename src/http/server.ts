@@ -220,7 +220,7 @@ function refuseBrokenHttp(connections: Connections, error: ParserError, socket: 
 
 /** The bytes of an answer that ends its connection. */
 function lastAnswer(refusal: LancegateError): string {
-  const { body } = renderError(refusal, { requestId: '', instance: '', isLanceDbCreate: false });
+  const { body } = renderError(refusal, { requestId: '', instance: '', isLanceDb: false, isCreate: false });
   const text = JSON.stringify(body);
   const head = ['HTTP/1.1 400 Bad Request', 'content-type: application/json', 'connection: close'];
   return [...head, `content-length: ${Buffer.byteLength(text)}`, '', text].join('\r\n');

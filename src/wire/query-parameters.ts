@@ -164,19 +164,19 @@ export function readTimeout(query: QueryOf<'timeout'>, header: string | undefine
 
 function parseHeader(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  if (/^\d{1,15}$/.test(text) && Number(text) > 0) return Number(text);
-  throw invalidInput(`${timeoutHeader}: expected a whole number of milliseconds above zero`);
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw invalidInput(`${timeoutHeader}: expected a whole number of milliseconds`);
 }
 
 const unitMs = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const;
 const part = (unit: string): string => String.raw`(?:(?<${unit}>\d{1,12}(?:\.\d{1,9})?)${unit})?`;
 const grammar = new RegExp(`^${Object.keys(unitMs).map(part).join('')}$`);
 
-/** `500ms`, `30s`, `1.5m`, `1h30m`: units from large to small, each once; a bare number counts seconds. In ms, above 0. */
+/** `500ms`, `30s`, `1.5m`, `1h30m`: units from large to small, each once; a bare number counts seconds. In ms. */
 export function parseDurationMs(text: string, field: string): number {
   const durationMs = /^\d{1,12}(\.\d{1,9})?$/.test(text) ? Number(text) * unitMs.s : sumMs(text);
-  if (durationMs > 0) return durationMs;
-  throw invalidInput(`${field}: expected a duration above zero, such as 500ms, 30s, 5m or 1h30m`);
+  if (text !== '' && durationMs >= 0) return durationMs;
+  throw invalidInput(`${field}: expected a duration, such as 500ms, 30s, 5m or 1h30m`);
 }
 
 /** NaN for a text that is no duration. */

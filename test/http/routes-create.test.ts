@@ -165,9 +165,10 @@ describe('create: every parameter', () => {
     });
   }
 
-  test('what create does not know is ignored, save a branch: the rows would end up elsewhere', async () => {
-    succeeded(await create('ignoring', 'on=%60&shoe=1&location=%2Ftmp%2Felsewhere&%ZZ=1&&='));
-    assert.equal((await storedRows(service, 'ignoring')).length, 2);
+  test('what create does not know is refused, and a branch: the rows would end up elsewhere', async () => {
+    for (const query of ['shoe=1', 'location=%2Ftmp%2Felsewhere', '%ZZ=1', '=', 'mood=exist_ok']) {
+      refused(await create('new', query), 400, 13, /is not known; did you mean \w+\?$/);
+    }
     refused(await create('new', 'branch=dev'), 400, 13, /^branch: /);
     succeeded(await create('on_main', 'branch=main'));
   });

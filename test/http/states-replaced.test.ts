@@ -27,12 +27,28 @@ describe('a table that is dropped, overwritten, or made twice', () => {
   const hold = (table: string, after: (clean: () => void) => void) =>
     holdTurn(service, table, after, () => merge(table, [1], 'holder'));
 
-  test('exist_ok keeps what is there and answers with it; the body does not count', async () => {
+  test('exist_ok keeps what is there and answers with it; the rows of the body do not count', async () => {
     const { location } = await create('kept');
     succeeded(await merge('kept', [3], 'old'));
-    const answer = succeeded(await service.post('/v1/table/kept/create?mode=exist_ok', stream({ other: ['x'] })));
+    const answer = succeeded(await service.post('/v1/table/kept/create?mode=exist_ok', people([8, 9], 'new')));
     assert.deepEqual([answer.location, answer.version], [location, 2]);
     assert.equal((await storedRows(service, 'kept')).length, 3);
+  });
+
+  test('exist_ok for a table of another schema is refused, and shows nothing of it', async () => {
+    succeeded(await service.post('/v1/table/shoes/create', stream({ id: [1], size: [2] })));
+    for (const other of [
+      { id: [1] },
+      { size: [2], id: [1] },
+      { id: [1], size: ['x'] },
+      { id: [1], size: [1], b: [1] },
+    ]) {
+      const answer = await service.post('/v1/table/shoes/create?mode=exist_ok', stream(other));
+      refused(answer, 400, 20, /^the table is there with another schema/);
+      assert.doesNotMatch(JSON.stringify(answer.body), /size|already exists/);
+    }
+    succeeded(await service.post('/v1/table/shoes/create?mode=exist_ok', stream({ id: [7, 8], size: [9, 10] })));
+    assert.equal((await storedRows(service, 'shoes')).length, 1);
   });
 
   test('overwrite replaces rows, schema, properties and branches, and starts again at version 1', async () => {

@@ -94,6 +94,7 @@ describe('tags', () => {
   test('what is not there and what is there already is refused by name', async () => {
     succeeded(await tags('create', { tag: 'taken', version: 1 }));
     refused(await tags('create', { tag: 'taken', version: 1 }), 409, 9, /'taken' already/);
+    refused(await tags('create/', { tag: 'taken', version: 1 }), 400, 9, /'taken' already/);
     for (const route of ['create', 'update']) {
       const tag = route === 'create' ? 'new' : 'taken';
       refused(await tags(route, { tag, version: 99 }), 404, 11, /no version 99/);
@@ -155,7 +156,8 @@ describe('tags', () => {
     const reader = await as('reader');
     assert.deepEqual(succeeded(await tags('version', { tag: 'seen' }, reader)), { version: 1 });
     for (const route of ['create', 'update', 'delete']) {
-      refused(await tags(route, { tag: 'seen', version: 1 }, reader), 403, 15);
+      const body = route === 'delete' ? { tag: 'seen' } : { tag: 'seen', version: 1 };
+      refused(await tags(route, body, reader), 403, 15);
     }
     const stranger = await as('stranger');
     for (const table of ['t', 'none']) {

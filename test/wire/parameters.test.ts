@@ -63,10 +63,12 @@ test('durations add their units up, each once and from large to small', () => {
     '1.5m': 90_000,
     '1m5ms': 60_005,
     '7': 7000,
+    '0': 0,
+    '0s': 0,
   };
   for (const [text, durationMs] of Object.entries(durations))
     assert.equal(parseDurationMs(text, 'timeout'), durationMs, text);
-  for (const text of ['', '0', '0s', '-1s', '5x', '1m1h', '1s1s', 's', '1 s', '1e3s', '.5s', 'Infinity']) {
+  for (const text of ['', '-1s', '5x', '1m1h', '1s1s', 's', '1 s', '1e3s', '.5s', 'Infinity']) {
     assert.throws(
       () => parseDurationMs(text, 'timeout'),
       { ...refused, message: /^timeout: expected a duration/ },
@@ -87,8 +89,7 @@ test('of two timeouts the smaller wins, and none is above the limit', () => {
   for (const [text, header, timeoutMs] of cases)
     assert.deepEqual(readTimeout(query(text), header, limits), { timeoutMs, withBodyMs: timeoutMs }, text);
   assert.deepEqual(readTimeout(query(''), undefined, limits), { timeoutMs: 60_000, withBodyMs: 100_000 });
-  for (const header of ['0', '-1', '1.5', '5s', ''])
-    assert.throws(() => readTimeout(query(''), header, limits), refused);
+  for (const header of ['-1', '1.5', '5s', '']) assert.throws(() => readTimeout(query(''), header, limits), refused);
   assert.throws(() => readTimeout(query('timeout'), undefined, limits), refused);
 });
 

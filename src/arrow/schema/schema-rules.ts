@@ -181,8 +181,7 @@ function requireValues({ fields }: Schema): void {
  */
 export function sameType(a: Field, b: Field): boolean {
   return (
-    isDeepStrictEqual(a.type, b.type) &&
-    isDeepStrictEqual(a.dictionary?.index, b.dictionary?.index) &&
+    sameValues(a, b) &&
     a.children.length === b.children.length &&
     a.children.every((child, i) => sameChild(child, b.children[i]!, a.type))
   );
@@ -190,6 +189,25 @@ export function sameType(a: Field, b: Field): boolean {
 
 const sameChild = (a: Field, b: Field, parent: DataType): boolean =>
   (a.name === b.name || parent.kind === 'fixed_size_list') && sameType(a, b);
+
+/** Names, order, types, nullability and metadata. The message shows nothing of the table, which its reader may not see. */
+export function requireSameSchema(source: Schema, table: Schema): void {
+  const isSame = isDeepStrictEqual(source.metadata, table.metadata) && sameFields(source.fields, table.fields);
+  if (!isSame) throw refuse('the table is there with another schema, and exist_ok leaves it as it is');
+}
+
+const sameFields = (a: readonly Field[], b: readonly Field[]): boolean =>
+  a.length === b.length && a.every((field, i) => sameField(field, b[i]!));
+
+/** The elements of a fixed-size list are stored without what is not their type. */
+const sameField = (a: Field, b: Field): boolean =>
+  a.name === b.name &&
+  a.nullable === b.nullable &&
+  isDeepStrictEqual(a.metadata, b.metadata) &&
+  (a.type.kind === 'fixed_size_list' ? sameType(a, b) : sameValues(a, b) && sameFields(a.children, b.children));
+
+const sameValues = (a: Field, b: Field): boolean =>
+  isDeepStrictEqual(a.type, b.type) && isDeepStrictEqual(a.dictionary?.index, b.dictionary?.index);
 
 /**
  * The source's columns must be among the table's, of equal type, and so the fields of its structs, of which it may send some. What is of

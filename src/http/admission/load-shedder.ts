@@ -115,7 +115,7 @@ export class LoadShedder {
     const { raw, response, route, principal } = write;
     const { path: instance } = splitTarget(raw.url ?? '/');
     const requestId = this.#requestId(raw);
-    const { status, headers, body } = renderError(refusal, { requestId, instance, isLanceDbCreate: false });
+    const { status, headers, body } = renderError(refusal, { requestId, instance, isLanceDb: false, isCreate: false });
     const text = JSON.stringify(body);
     response.writeHead(status, {
       'x-request-id': requestId,

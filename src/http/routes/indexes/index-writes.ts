@@ -1,11 +1,10 @@
 import Type from 'typebox';
 import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
-import { LancegateError } from '../../../kernel/errors.ts';
 import { createIndex } from '../../../operations/indexes/create-index.ts';
 import { dropIndex } from '../../../operations/indexes/drop-index.ts';
 import { CreateIndexBody, IndexNameBody, parseIndexOptions, requireSameIndex } from '../../../wire/index-parameters.ts';
 import { jsonRoute, Written, writeAnswer, writtenFields } from '../../json-route.ts';
-import { type RouteInput, tableTarget } from '../../route.ts';
+import { tableTarget } from '../../route.ts';
 
 /** `job_id` stands alone, where the index is not there yet. */
 const CreatedIndex = Type.Partial(Type.Object({ ...writtenFields, job_id: Type.String() }));
@@ -36,18 +35,10 @@ const creationOf = (path: '/v1/table/:id/create_index' | '/v1/table/:id/create_s
           idempotency,
         },
         input.scope,
-      ).catch((error: unknown) => {
-        throw asClientsKnowIt(error, input);
-      });
+      );
       return 'jobId' in created ? { job_id: created.jobId } : writeAnswer(input, created, {});
     },
   });
-
-/** LanceDB's SDKs repeat what was answered 409. */
-function asClientsKnowIt(error: unknown, { hasTrailingSlash }: RouteInput): unknown {
-  const isTaken = error instanceof LancegateError && error.kind === 'TableIndexAlreadyExists';
-  return isTaken && hasTrailingSlash ? new LancegateError('InvalidInput', error.message, { cause: error }) : error;
-}
 
 export const createIndexRoute = creationOf('/v1/table/:id/create_index');
 export const createScalarIndexRoute = creationOf('/v1/table/:id/create_scalar_index');
