@@ -70,13 +70,19 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const readers = openReaders(start);
   const queries = new ReaderQueries(readers, openSpools(start), clock, mergeBytesUnder(config));
   const engine = await openEngine(start, state, queries);
-  const { deps, close: closeOperations } = await startOperations({
+  const {
+    deps,
+    behind,
+    close: closeOperations,
+  } = await startOperations({
     ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, clock },
     newId: randomUUID,
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     ...operationLimits(config),
   });
   opened.defer(closeOperations);
+  // Of replicas the owner of a table looks, before it writes.
+  if (state.replica === undefined) await behind.lookAtAll();
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   opened.defer(() => readers.close());
   opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
@@ -85,6 +91,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     certificate,
     routes: apiRoutes(operationsOf(deps)),
     requireReady,
+    branchesBehind: () => behind.count,
     authenticator,
     policy,
     databases: await openDatabases(start, catalog),

@@ -6,6 +6,7 @@ import { CatalogProbe } from './catalog/catalog-probe.ts';
 import type { Credentials, IssuerKeyRecords } from './catalog/credentials.ts';
 import type { Catalog } from './catalog/port.ts';
 import { openPostgresSession, sharedCatalogOf } from './catalog/postgres/open-postgres-catalog.ts';
+import { requireOwnCatalog } from './catalog/require-own-catalog.ts';
 import { requireStorageRoot } from './catalog/require-storage-root.ts';
 import type { SqlSession } from './catalog/sql-catalog.ts';
 import { SqlApiKeys, SqlIssuerKeys } from './catalog/sql-credentials.ts';
@@ -59,8 +60,7 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
     replica: undefined,
     apiKeys,
     issuerKeys,
-    // Whoever moves the data folder moves the tables in it, and this process alone names them.
-    requireStorageRoot: async () => {},
+    requireStorageRoot: () => requireOwnCatalog(catalog, { idFile: folder.catalogIdFile, newId: randomUUID }),
     requireReady: async () => {},
     whileStorageAnswers: (read) => read(),
     announce: catalog.announce,

@@ -167,6 +167,8 @@ export interface OpenBranchRecord extends OpenBranch {
   readonly location: Location;
 }
 
+export type AcknowledgedBranch = Omit<OpenBranchRecord, 'storageSession'>;
+
 export interface NamespaceCatalog {
   /** `NamespaceNotFound` (the parent), `NamespaceAlreadyExists`. The root always exists. */
   createNamespace(
@@ -329,6 +331,12 @@ export interface OpenBranchCatalog {
   recoveryMarks(ref?: TableRef): Promise<readonly OpenBranchRecord[]>;
   /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */
   closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
+  /** The newest acknowledged version of the branch, open or closed; 0 where none is known. */
+  acknowledgedVersion(tableId: TableId, branch: BranchName | undefined): Promise<number>;
+  /** Of all closed branches. */
+  acknowledgedBranches(): Promise<readonly AcknowledgedBranch[]>;
+  /** The branch is gone: one of the same name has versions of its own. */
+  forgetBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
 }
 
 /** What uses it takes those of these interfaces that it needs. */

@@ -249,6 +249,9 @@ const commitMethods = ({
   acknowledgeVersion: writing(owningOf((tableId) => tableId, commits.acknowledgeVersion)),
   recoveryMarks: reading(commits.listOpenBranches),
   closeBranch: writing(owningOf((tableId) => tableId, commits.closeBranch)),
+  acknowledgedVersion: reading(commits.acknowledgedVersion),
+  acknowledgedBranches: reading(commits.acknowledgedBranches),
+  forgetBranch: writing(owningOf((tableId) => tableId, commits.forgetBranch)),
 });
 
 /** The catalog of one of several replicas, which owns `names`. */

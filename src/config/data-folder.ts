@@ -9,6 +9,8 @@ export interface DataFolder {
   readonly catalogFile: string;
   /** JSON with the `url` of the service that holds the catalog, while one does. */
   readonly holderFile: string;
+  /** What the catalog in the folder has, too: no other catalog is taken for it. */
+  readonly catalogIdFile: string;
   /** The storage root, unless the configuration names another. */
   readonly tablesFolder: string;
   /** Files that no restart needs. */
@@ -21,6 +23,7 @@ export const dataFolderAt = (root: string): DataFolder => ({
   apiKeysFile: join(root, 'api-keys.sqlite'),
   catalogFile: join(root, 'catalog.sqlite'),
   holderFile: join(root, 'lancegate.holder.json'),
+  catalogIdFile: join(root, 'catalog-id'),
   tablesFolder: join(root, 'tables'),
   scratchFolder: join(root, 'scratch'),
 });

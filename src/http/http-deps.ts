@@ -17,6 +17,8 @@ export interface HttpDeps {
   readonly routes: readonly Route[];
   /** Throws what a request would be refused with that needs the catalog. */
   readonly requireReady: () => Promise<void>;
+  /** Branches to which nothing is written, since they went back. */
+  readonly branchesBehind: () => number;
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
   readonly databases: Pick<Databases, 'of'>;

@@ -185,9 +185,14 @@ const healthRoutes = [
   { methods: ['GET'], path: '/readyz' },
 ] as const;
 
-/** For probes, which have no credentials: they learn one word. */
-function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, { requireReady }: HttpDeps): void {
-  const word = (text: string) => ({ contentType: 'application/json', text: JSON.stringify({ status: text }) });
+/** For probes, which have no credentials: they learn one word, and how many branches an operator has to look at. */
+function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, deps: HttpDeps): void {
+  const { requireReady, branchesBehind } = deps;
+  const word = (status: string) => {
+    const behind = branchesBehind();
+    const health = behind === 0 ? { status } : { status, branches_behind: behind };
+    return { contentType: 'application/json', text: JSON.stringify(health) };
+  };
   const options = { config: { isProbe: true } };
   app.get('/healthz', options, ({ context }) => context.answer(word('alive')));
   app.get('/readyz', options, async ({ context }) => {

@@ -45,6 +45,7 @@ export const createBranch =
       // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
       const { storageSession } = engine;
       const unmade = { branch: name, acknowledgedVersion: 0, storageSession };
+      await catalog.forgetBranch(record.id, name); // one that another program removed
       await catalog.markOpenForWriting({ tableId: record.id, ...unmade });
       await recoveryMarks.confirm(table);
       const confirm = () => recoveryMarks.confirm(table).catch(leftToNextOwner);
@@ -105,7 +106,7 @@ export const deleteBranch =
       }
       datasets.forget(record.location);
       await dataset.deleteBranch(name, () => recoveryMarks.confirm(table));
-      await recoveryMarks.close(record.id, name).catch(notTheFirstStep);
+      await recoveryMarks.remove(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();
     }

@@ -13,6 +13,7 @@ import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
 import { MergeKind } from '../merge/merge-kind.ts';
 import type { Queries } from '../query/protocol.ts';
+import { BranchesBehind } from '../table/branches-behind.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { RecoveryMarks } from '../table/recovery-marks.ts';
 import { TableAccess, type WhileStorageAnswers } from '../table/table-access.ts';
@@ -61,7 +62,8 @@ export async function startOperations(given: StartDeps) {
   const access = new TableAccess(catalog, engine, datasets, given.whileStorageAnswers);
   const maker = new TableMaker(given);
   const idempotency = new Idempotency({ ...given, access });
-  const recoveryMarks = new RecoveryMarks(given);
+  const behind = new BranchesBehind(given);
+  const recoveryMarks = new RecoveryMarks({ ...given, behind });
   const pins = new VersionPins();
   const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins });
   const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
@@ -100,5 +102,5 @@ export async function startOperations(given: StartDeps) {
     await given.owners.close();
   };
   if (given.maintenanceLimits.isAutomatic) spaceWatch.start();
-  return { deps, close };
+  return { deps, behind, close };
 }

@@ -2,6 +2,7 @@ import type { OpenBranchCatalog, TableRecord } from '../catalog/port.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { BranchRecovery } from '../engine/port/engine.ts';
 import type { BranchName, TableId, TableRef } from '../kernel/ids.ts';
+import type { BranchesBehind } from './branches-behind.ts';
 import { EmbeddedOwners, type TableOwners } from './table-owners.ts';
 
 interface Opened {
@@ -20,8 +21,15 @@ export class RecoveryMarks {
   readonly #engine: BranchRecovery;
   readonly #owners: Pick<TableOwners, 'confirm'>;
   readonly #opened = new Map<string, Opened>();
+  readonly #behind: Pick<BranchesBehind, 'requireNot' | 'forget'> | undefined;
 
-  constructor(parts: { catalog: OpenBranchCatalog; engine: BranchRecovery; owners?: Pick<TableOwners, 'confirm'> }) {
+  constructor(parts: {
+    catalog: OpenBranchCatalog;
+    engine: BranchRecovery;
+    owners?: Pick<TableOwners, 'confirm'>;
+    behind?: Pick<BranchesBehind, 'requireNot' | 'forget'>;
+  }) {
+    this.#behind = parts.behind;
     this.#catalog = parts.catalog;
     this.#engine = parts.engine;
     this.#owners = parts.owners ?? new EmbeddedOwners();
@@ -30,13 +38,14 @@ export class RecoveryMarks {
   /**
    * To be called under the branch's lock with the dataset at its newest version, before every commit, after the caller has read
    * which version that is: this process owned the table since then. That version counts as acknowledged, whichever program wrote it,
-   * so it is made durable first. `WriterMoved`.
+   * so it is made durable first. `WriterMoved`; `InvalidTableState` for a branch that has gone back.
    */
   async beforeCommit(
     { id, ref }: Pick<TableRecord, 'id' | 'ref'>,
     branch: BranchName | undefined,
     dataset: Snapshot & BranchHead,
   ): Promise<void> {
+    await this.#behind?.requireNot({ tableId: id, ref, branch }, this.#opened.get(keyOf(id, branch)), dataset);
     if (!this.#opened.has(keyOf(id, branch))) await this.#mark(id, branch, dataset);
     await this.#owners.confirm(ref);
   }
@@ -64,8 +73,14 @@ export class RecoveryMarks {
     await this.#catalog.acknowledgeVersion(tableId, branch, await dataset.version());
   }
 
-  /** Under the table's exclusive lock, when the branch is gone: one of the same name has versions of its own. */
-  async close(tableId: TableId, branch: BranchName | undefined): Promise<void> {
+  /** Under the table's exclusive lock, when the branch is gone. */
+  async remove(tableId: TableId, branch: BranchName): Promise<void> {
+    await this.#catalog.forgetBranch(tableId, branch);
+    this.#behind?.forget(tableId); // other branches are found again by the next write to them
+    this.#opened.delete(keyOf(tableId, branch));
+  }
+
+  async #close({ tableId, branch }: Opened): Promise<void> {
     await this.#catalog.closeBranch(tableId, branch);
     this.#opened.delete(keyOf(tableId, branch));
   }
@@ -98,20 +113,21 @@ export class RecoveryMarks {
     this.#opened.delete(keyOf(tableId, branch));
   }
 
-  /** Another process may have written to the table since. */
+  /** Another process may have written to the table since, or it is gone. */
   forget(id: TableId): void {
+    this.#behind?.forget(id);
     for (const [key, { tableId }] of this.#opened) if (tableId === id) this.#opened.delete(key);
   }
 
   /** As `closeAll`, of one table. False where a branch stays on the list: its last commit may not be durable, or not known. */
   async closeTable({ id, ref }: Pick<TableRecord, 'id' | 'ref'>): Promise<boolean> {
-    for (const { tableId, branch } of this.#opened.values()) if (tableId === id) await this.close(tableId, branch);
+    for (const opened of this.#opened.values()) if (opened.tableId === id) await this.#close(opened);
     return (await this.#catalog.recoveryMarks(ref)).length === 0;
   }
 
   /** Once no commit is under way or will follow. */
   async closeAll(): Promise<void> {
-    for (const { tableId, branch } of this.#opened.values()) await this.close(tableId, branch);
+    for (const opened of this.#opened.values()) await this.#close(opened);
   }
 }
 

@@ -80,6 +80,10 @@ export class Metrics {
     'lancegate_memory_full',
     '1 while new writes are refused because resident memory is near its limit.',
   );
+  readonly watchBranchesBehind = this.#watch(
+    'lancegate_branches_behind',
+    'Branches whose newest version on storage is older than one that was acknowledged; nothing is written to them.',
+  );
   readonly watchWaitingForTables = this.#watch(
     'lancegate_waiting_for_tables',
     'Drops, replacements and other changes of whole tables that wait for the writers before them.',

@@ -160,7 +160,8 @@ describe('the SQLite catalog', () => {
       drop table replicas;
       drop table table_owners;
       drop table storage_root;
-      drop table databases`);
+      drop table databases;
+      drop table acknowledged_versions`);
     database.close();
     const catalog = await open(file);
     const ownerOf = async (location: string) => (await catalog.locationsAt(place(location), 'exact'))[0]?.owner;

@@ -114,6 +114,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     routes: apiRoutes(operations),
     requireReady: async () => {},
     databases: { of: async () => Database.all },
+    branchesBehind: () => 0,
     readFilter: filterReader([]),
     authenticator: {
       authenticate: async (headers) => {

@@ -16,6 +16,7 @@ import { credentials } from './0005-credentials.ts';
 import { tableOwners } from './0006-table-owners.ts';
 import { storageRoot } from './0007-storage-root.ts';
 import { databases } from './0008-databases.ts';
+import { acknowledgedVersions } from './0009-acknowledged-versions.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
@@ -28,6 +29,7 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0006-table-owners-additive': tableOwners(types),
   '0007-storage-root-additive': storageRoot(types),
   '0008-databases-additive': databases(types),
+  '0009-acknowledged-versions-additive': acknowledgedVersions(types),
 });
 
 const migrationTableName = 'catalog_migrations';

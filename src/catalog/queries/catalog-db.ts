@@ -72,6 +72,13 @@ interface OpenBranchRow {
   readonly storage_session: string;
 }
 
+interface AcknowledgedVersionRow {
+  readonly table_id: TableId;
+  /** Empty for main. */
+  readonly branch: string;
+  readonly version: number;
+}
+
 /** `answer` is null in a write intent, which the columns after it say. */
 export interface IdempotencyKeyRow {
   readonly owner: RequestOwner;
@@ -145,6 +152,7 @@ export interface CatalogSchema {
   readonly transactions: TransactionRow;
   readonly idempotency_keys: IdempotencyKeyRow;
   readonly open_branches: OpenBranchRow;
+  readonly acknowledged_versions: AcknowledgedVersionRow;
   readonly api_keys: ApiKeyRow;
   readonly issuer_keys: IssuerKeysRow;
   readonly replicas: ReplicaRow;

@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableId, TableRef, TransactionId } from '../../kernel/ids.ts';
 import type {
+  AcknowledgedBranch,
   KeyedAnswer,
   KeyedRequest,
   OpenBranch,
@@ -146,8 +147,57 @@ export async function listOpenBranches(db: CatalogDb, ref?: TableRef): Promise<r
   }));
 }
 
+/** What was acknowledged stays known, so that a branch which has gone back is noticed. */
 export async function closeBranch(db: CatalogDb, tableId: TableId, branch: BranchName | undefined): Promise<void> {
-  await db.deleteFrom('open_branches').where('table_id', '=', tableId).where('branch', '=', nameOf(branch)).execute();
+  const version = await acknowledgedVersion(db, tableId, branch);
+  const row = { table_id: tableId, branch: nameOf(branch), version };
+  if (version > 0) {
+    await db
+      .insertInto('acknowledged_versions')
+      .values(row)
+      .onConflict((conflict) => conflict.columns(['table_id', 'branch']).doUpdateSet({ version }))
+      .execute();
+  }
+  await db.deleteFrom('open_branches').where('table_id', '=', tableId).where('branch', '=', row.branch).execute();
+}
+
+/** 0 where none is known. */
+export async function acknowledgedVersion(
+  db: CatalogDb,
+  tableId: TableId,
+  branch: BranchName | undefined,
+): Promise<number> {
+  const open = await db
+    .selectFrom('open_branches')
+    .select('acknowledged_version as version')
+    .where('table_id', '=', tableId)
+    .where('branch', '=', nameOf(branch))
+    .executeTakeFirst();
+  const closed = await db
+    .selectFrom('acknowledged_versions')
+    .select('version')
+    .where('table_id', '=', tableId)
+    .where('branch', '=', nameOf(branch))
+    .executeTakeFirst();
+  return Math.max(open?.version ?? 0, closed?.version ?? 0);
+}
+
+export async function forgetBranch(db: CatalogDb, tableId: TableId, branch: BranchName | undefined): Promise<void> {
+  for (const rows of ['open_branches', 'acknowledged_versions'] as const) {
+    await db.deleteFrom(rows).where('table_id', '=', tableId).where('branch', '=', nameOf(branch)).execute();
+  }
+}
+
+export async function acknowledgedBranches(db: CatalogDb): Promise<readonly AcknowledgedBranch[]> {
+  const rows = await db
+    .selectFrom('acknowledged_versions')
+    .innerJoin('tables', 'tables.id', 'acknowledged_versions.table_id')
+    .select(['table_id', 'tables.path', 'tables.location', 'branch', 'version'])
+    .execute();
+  return rows.map(({ table_id: tableId, path, location, branch, version }) => ({
+    ...{ tableId, ref: tableRefOf(path), location, acknowledgedVersion: version },
+    branch: branch === main ? undefined : (branch as BranchName),
+  }));
 }
 
 /** One key has one row: an answer or a write intent. A later row replaces an earlier one. */

@@ -13,6 +13,8 @@ import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
 import { catalogMigrations, migrateCatalog } from '../migrations/migrations.ts';
 import { type Catalog, CatalogHeld, CatalogTooNew, CatalogUnusable } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
+import { agreeOnRoot } from '../queries/shared-root.ts';
+import type { StorageRootCatalog } from '../replica-port.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
 import { KnownDatabases } from './known-databases.ts';
@@ -29,7 +31,7 @@ interface SqliteCatalogOptions {
 }
 
 /** A catalog in a file that this process holds. */
-interface SqliteCatalog extends Catalog {
+interface SqliteCatalog extends Catalog, Pick<StorageRootCatalog, 'agreeOnRoot'> {
   /** Records for other processes the URL of this service, and whether it accepts tokens that `lancegate token` mints. */
   announce(service: { readonly url: string; readonly acceptsOwnTokens?: boolean }): void;
 }
@@ -62,8 +64,12 @@ async function prepareCatalog(
     const db = new Kysely<CatalogSchema>({ dialect: new NodeSqliteDialect(database, opened, tables) });
     await migrateCatalog(db, catalogMigrations({ sortedText: sql`text` }));
     await opened.synced();
-    const catalog = sqlCatalog(new SqliteSession(db, opened, new CatalogFile(path)), newId);
-    return heldCatalog(withKnown(catalog, { tables, databases: new KnownDatabases(), log: opened }), path, holder);
+    const session = new SqliteSession(db, opened, new CatalogFile(path));
+    const catalog = sqlCatalog(session, newId);
+    return {
+      ...heldCatalog(withKnown(catalog, { tables, databases: new KnownDatabases(), log: opened }), path, holder),
+      agreeOnRoot: (first) => session.transact((rows) => agreeOnRoot(rows, first)),
+    };
   } catch (error) {
     removeHolder(path);
     database.close();
@@ -118,7 +124,7 @@ export function holdFolderOf(
   }
 }
 
-function heldCatalog(catalog: Catalog, path: string, holder: CatalogHolder): SqliteCatalog {
+function heldCatalog(catalog: Catalog, path: string, holder: CatalogHolder): Omit<SqliteCatalog, 'agreeOnRoot'> {
   let closing: Promise<void> | undefined;
   return {
     ...catalog,

@@ -4,6 +4,7 @@ import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
+import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import { answeredBy } from '../idempotency/idempotency.ts';
@@ -13,6 +14,7 @@ interface RemovalDeps {
   readonly access: TableAccess;
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
+  readonly recoveryMarks: Pick<RecoveryMarks, 'forget'>;
 }
 
 interface Removal {
@@ -40,7 +42,7 @@ export const deregisterTable =
 
 /** By `fromCatalog`, which records the answer with the removal. */
 async function remove(
-  { access, locks, datasets }: RemovalDeps,
+  { access, locks, datasets, recoveryMarks }: RemovalDeps,
   { table }: Removal,
   answered: AnswerOf<TableDescription> | undefined,
   fromCatalog: TableCatalog['dropTable'],
@@ -51,6 +53,7 @@ async function remove(
   try {
     const record = await fromCatalog(table, answeredBy(answered, describe));
     datasets.forget(record.location);
+    recoveryMarks.forget(record.id);
     return { record, description: describe(record) };
   } finally {
     leave();

@@ -24,6 +24,7 @@ import type { Location, NamespacePath, Properties, TableRef } from '../../kernel
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
+import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
@@ -37,6 +38,7 @@ interface Deps {
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
   readonly owners: Pick<TableOwners, 'hold'>;
+  readonly recoveryMarks: Pick<RecoveryMarks, 'forget'>;
 }
 
 /** An owner of a location: a table that has it or had it, or the namespace whose folder holds it. */
@@ -139,7 +141,7 @@ async function faultOfFiles(engine: Datasets, location: Location): Promise<unkno
 
 /** The name changes hands in one step, behind the writers of the table that has it. */
 async function adopt(
-  { catalog, locks, datasets, owners }: Deps,
+  { catalog, locks, datasets, owners, recoveryMarks }: Deps,
   adoption: Omit<Adoption, 'replaces'>,
   existing: TableRecord | undefined,
   answered: AnswerOf<TableRecord> | undefined,
@@ -152,6 +154,7 @@ async function adopt(
   try {
     const record = await catalog.registerTable({ ...adoption, replaces: existing.id }, answered);
     datasets.forget(existing.location);
+    recoveryMarks.forget(existing.id);
     return record;
   } finally {
     leave();

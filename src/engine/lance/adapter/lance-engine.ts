@@ -251,6 +251,13 @@ export class LanceEngine implements Engine {
     return engineCall('sync', () => recoverBranch(suspect, this.#fileSync));
   }
 
+  async newestVersion({ location, branch }: Pick<RecoverRequest, 'location' | 'branch'>): Promise<number | undefined> {
+    const mirror = this.#mirrors?.of(location, branch);
+    if (mirror !== undefined) return (await mirror.findNewest())?.version ?? 0;
+    if (!this.#root.isLocal) return undefined;
+    return listVersions(join(branchFolder(this.#root.pathOf(location), branch), '_versions')).at(-1) ?? 0;
+  }
+
   uriOf(location: Location): string {
     return this.#root.uriOf(location);
   }
@@ -279,10 +286,9 @@ export class LanceEngine implements Engine {
     const mirror = this.#mirrors?.of(location, branch);
     if (mirror === undefined && !this.#root.isLocal) return;
     const versions = mirror?.versionsFolder ?? join(branchFolder(this.#root.pathOf(location), branch), '_versions');
-    const newest = async () =>
-      mirror === undefined ? listVersions(versions).at(-1) : (await mirror.findNewest())?.version;
-    for (const each of version === undefined ? [await newest()] : [await newest(), version]) {
-      const file = each === undefined ? undefined : ((await mirror?.take(each)) ?? readManifest(versions, each));
+    const newest = (await this.newestVersion({ location, branch })) ?? 0;
+    for (const each of version === undefined ? [newest] : [newest, version]) {
+      const file = (await mirror?.take(each)) ?? readManifest(versions, each);
       if (file !== undefined) requireBoundedColumns(file.bytes);
     }
   }

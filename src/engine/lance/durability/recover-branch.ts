@@ -96,6 +96,9 @@ export async function recoverMirrored(
   }
   await mirror.open();
   const last = await mirror.refresh();
+  if (last < acknowledgedVersion) {
+    return { ...nothingRecovered(last), damage: `the manifest of version ${acknowledgedVersion} is missing` };
+  }
   await mirror.fence(last).catch((error: unknown) => ifNotReplaceable(error, undefined));
   const version = await mirror.refresh();
   const kept = Array.from({ length: Math.max(0, last - acknowledgedVersion) }, (_, at) => acknowledgedVersion + 1 + at);
