@@ -81,8 +81,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     ...operationLimits(config),
   });
   opened.defer(closeOperations);
-  // Of replicas the owner of a table looks, before it writes.
-  if (state.replica === undefined) await behind.lookAtAll();
+  if (state.replica === undefined) await behind.lookAtAll(); // of replicas the owner of a table looks before it writes
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   opened.defer(() => readers.close());
   opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
