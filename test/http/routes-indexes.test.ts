@@ -164,6 +164,19 @@ describe('indexes of a table', () => {
     refused(await build(pq, 'none'), 404, 4);
   });
 
+  test('IVF_RQ on vectors whose dimension does not divide by 8 says so', async () => {
+    const type = new FixedSizeList(3, new Field('item', new Float32(), true));
+    const v = vectorFromArray(
+      Array.from({ length: 40 }, (_, id) => [id, 0, 1]),
+      type,
+    );
+    succeeded(
+      await service.post('/v1/table/three/create', stream({ id: Array.from({ length: 40 }, (_, id) => id), v })),
+    );
+    const asked = await service.post('/v1/table/three/create_index', { column: 'v', index_type: 'IVF_RQ' });
+    refused(asked, 400, 13, /divides by 8/);
+  });
+
   test('who may build indexes may do that, and who may read may not', async () => {
     const body = { column: 'id', index_type: 'BTREE', name: 'theirs' };
     succeeded(await service.post('/v1/table/t/create_index', body, await as('builder')));

@@ -199,6 +199,11 @@ const indexRules: readonly Rule[] = [
     'num_sub_vectors: it must divide the dimension, {part}',
   ],
   [
+    /vector dimension must be divisible by 8 for IVF_RQ/,
+    'InvalidInput',
+    'column: IVF_RQ takes vectors whose dimension divides by 8; choose another index_type',
+  ],
+  [
     /Unsupported data type (\w+) with distance type/,
     'InvalidInput',
     'distance_type: vectors of {part} cannot be compared with this one',
