@@ -18,6 +18,7 @@ import { Connections } from './admission/connections.ts';
 import { LoadShedder, type Reservation, RetryPacing } from './admission/load-shedder.ts';
 import { BodyDigest } from './body/body-digest.ts';
 import { contentDecoder, decoderBytes } from './body/content-decoder.ts';
+import { LargeTexts } from './body/large-texts.ts';
 import { MultipartUpload } from './body/multipart-upload.ts';
 import { bodyTooLarge, readText } from './body/read-text.ts';
 import { announcesBody, declaredBytes } from './body/request-body.ts';
@@ -46,6 +47,7 @@ export class RequestPipeline {
   readonly #contextDeps: RequestContextDeps;
   readonly #maxBytes: Readonly<Record<BodyKind, number | undefined>>;
   readonly #schemas = newSchemaCache();
+  readonly #largeTexts: LargeTexts;
   #isLeaving = false;
   #isStopping = false;
 
@@ -55,6 +57,7 @@ export class RequestPipeline {
     const retryPacing = new RetryPacing(clock);
     this.#deps = deps;
     this.#admission = new Admission(config, memory);
+    this.#largeTexts = new LargeTexts(clock);
     this.#shedder = new LoadShedder({ ...deps, admission: this.#admission, clientAddresses, retryPacing }, routes);
     this.connections = new Connections({ ...deps, clientAddresses });
     const names = new Map(routes.map((route) => [route, namesOfRoute(route)]));
@@ -152,7 +155,7 @@ export class RequestPipeline {
     return async () => {
       keepPermit?.(); // work that has begun may outlive its client; it releases the permit when it is done
       try {
-        return await this.#answer(request, this.#upload(context, signal, prepared.body, permit));
+        return await this.#answer(request, this.#upload(request, permit));
       } finally {
         permit?.release();
       }
@@ -202,7 +205,7 @@ export class RequestPipeline {
     }
   }
 
-  #upload(context: RequestContext, signal: AbortSignal, kind: BodyKind, permit: Permit | undefined): Upload {
+  #upload({ context, principal, prepared, signal }: ReadyRequest, permit: Permit | undefined): Upload {
     const { raw, body } = context;
     const { maxMergeBytes, maxJsonBytes } = this.#deps.config;
     const coding = raw.headers['content-encoding'];
@@ -221,11 +224,12 @@ export class RequestPipeline {
       const maxWholeBytes = Math.min(parts.limits.maxWholeBytes, maxBytes);
       return new ArrowSource(bytes, { ...parts, limits: { ...parts.limits, maxWholeBytes }, expectedBytes: undefined });
     };
+    const turnOf = (text: string): Promise<string> => this.#largeTexts.turnOf(text, principal, signal);
     return {
-      text: () => readText(decoded(false), maxJsonBytes),
+      text: async () => turnOf(await readText(decoded(false), maxJsonBytes)),
       source: () => open(decoded(coding === undefined)),
       digestedSource: () => {
-        const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytes[kind]);
+        const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytes[prepared.body]);
         return { source: open(digest.bytes()), digest: () => digest.whole() };
       },
       parts: (boundary) =>
@@ -235,6 +239,7 @@ export class RequestPipeline {
           maxTextBytes: maxJsonBytes,
           account,
           open: openPart,
+          turnOf,
         }),
     };
   }

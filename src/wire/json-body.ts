@@ -6,6 +6,7 @@ import Type, { type Static, type TObject } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { Check, Errors } from 'typebox/value';
 import { invalidInput } from '../kernel/errors.ts';
+import { requireBoundedJson } from './json-bounds.ts';
 import { checkNames, type NameCheck } from './known-names.ts';
 
 /** Not `Type.Record`, whose pattern does not match a key that holds a line break. */
@@ -35,9 +36,12 @@ export const nextPage = { page_token: Type.Optional(Type.String()) };
 
 export const PageBody = Type.Object(pageFields);
 
+/** A path has fewer. */
+const mostIdParts = 64;
+
 /** What every body may hold: the identifier again, as its parts, and a branch. */
 export const Common = Type.Object({
-  id: Type.Optional(Type.Array(Type.String())),
+  id: Type.Optional(Type.Array(Type.String(), { maxItems: mostIdParts })),
   branch: Type.Optional(Type.String()),
 });
 
@@ -86,8 +90,9 @@ function parseObject(text: string): object {
   throw invalidInput('the body must be a JSON object');
 }
 
-/** `InvalidInput` says that `what` is not JSON. */
+/** `InvalidInput` says that `what` is not JSON, or is made of too much (`json-bounds.ts`). */
 export function parseJson(text: string, what: string): unknown {
+  requireBoundedJson(text, what);
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -99,9 +104,23 @@ const withoutNulls = (fields: object): object =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 
 function requireShape<Schema extends TObject>(schema: Schema, fields: object): asserts fields is Static<Schema> {
+  for (const [name, value] of Object.entries(fields)) {
+    if (Array.isArray(value)) requireElements(schema.properties[name], name, value);
+  }
   if (Check(schema, fields)) return;
   const [first] = Errors(schema, fields);
   throw invalidInput(first === undefined ? 'the body is malformed' : describe(first));
+}
+
+/** Of an array with a fault only that is looked at further: to look for all faults of a long one would keep every client waiting. */
+function requireElements(schema: Type.TSchema | undefined, name: string, value: readonly unknown[]): void {
+  if (!Type.IsArray(schema)) return;
+  const { items, maxItems = Number.POSITIVE_INFINITY } = schema;
+  if (value.length > maxItems) throw invalidInput(`${name} must not have more than ${maxItems} items`);
+  const index = value.findIndex((element) => !Check(items, element));
+  const [first] = index === -1 ? [] : Errors(items, value[index]);
+  if (first !== undefined)
+    throw invalidInput(describe({ ...first, instancePath: `/${name}/${index}${first.instancePath}` }));
 }
 
 function describe({ instancePath, message, params }: ReturnType<typeof Errors>[number]): string {

@@ -25,6 +25,9 @@ export const mergeParameters = {
   use_rte: Refused,
 };
 
+/** No table has so many key columns. */
+const mostPaths = 1_000;
+
 type MergeQuery = QueryOf<keyof typeof mergeParameters>;
 
 /** `InvalidInput` names the parameter. */
@@ -39,7 +42,9 @@ export function readMergeParameters(query: MergeQuery, readFilter: ReadFilter): 
 
 /** Repeated for a composite key. Commas do not separate: they may stand in a column's name. */
 function readOn(query: MergeQuery): readonly FieldPath[] {
-  const paths = query.all('on').map((text) => parseFieldPath(text));
+  const texts = query.all('on');
+  if (texts.length > mostPaths) throw invalidInput(`on: it is given more than ${mostPaths} times`);
+  const paths = texts.map((text) => parseFieldPath(text));
   if (paths.length === 0) throw invalidInput('on: the field path to match rows by is required');
   const twice = paths.find((path, index) => paths.findIndex((other) => sameFieldPath(other, path)) < index);
   if (twice !== undefined) throw invalidInput(`on: ${formatFieldPath(twice)} is given twice`);

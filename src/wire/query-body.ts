@@ -103,7 +103,6 @@ const readOrdering = ({
 /** Names are field paths. An object gives each result column the SQL for its values; the Lance REST form only paths. */
 function readColumns(value: unknown, readFilter: ReadFilter, check: NameCheck): readonly ResultColumn[] {
   const columns = columnsOf(value, readFilter, check);
-  if (columns.length > limits.columns) throw invalidInput(`columns: there are more than ${limits.columns}`);
   const names = new Set<string>();
   for (const { name } of columns) {
     if (names.has(name)) throw invalidInput(`columns: ${JSON.stringify(name)} is there twice`);
@@ -116,7 +115,7 @@ const columnForms = { column_names: true, column_aliases: true };
 const vectorForms = { single_vector: true, multi_vector: true };
 
 function columnsOf(value: unknown, readFilter: ReadFilter, check: NameCheck): readonly ResultColumn[] {
-  if (Array.isArray(value)) return value.map((column: unknown) => listedColumn(column, readFilter));
+  if (Array.isArray(value)) return fewColumns(value).map((column: unknown) => listedColumn(column, readFilter));
   if (typeof value !== 'object' || value === null) throw invalidInput('columns must be an array or an object');
   const { column_names: names, column_aliases: aliases } = value as Readonly<Record<string, unknown>>;
   const hasAliases = typeof aliases === 'object' && aliases !== null;
@@ -125,7 +124,7 @@ function columnsOf(value: unknown, readFilter: ReadFilter, check: NameCheck): re
     if (hasAliases && Object.keys(aliases).length > 0) {
       throw invalidInput('columns: column_names and column_aliases exclude each other');
     }
-    return names.map((name) => pathColumn(name, name));
+    return fewColumns(names).map((name) => pathColumn(name, name));
   }
   if (hasAliases) return orderedEntries(aliases).map(([alias, path]) => pathColumn(alias, path));
   return orderedEntries(value).map(([name, expression]) => sqlColumn(name, expression, readFilter));
@@ -144,9 +143,14 @@ function sqlColumn(name: string, expression: unknown, readFilter: ReadFilter): R
   return { name: requireName(name), expression: readFilter(expression, `columns.${name}`) };
 }
 
+function fewColumns<Column>(columns: readonly Column[]): readonly Column[] {
+  if (columns.length > limits.columns) throw invalidInput(`columns: there are more than ${limits.columns}`);
+  return columns;
+}
+
 /** JavaScript moves the keys that are array indexes to the front of an object, so the order that the client meant is lost. */
 function orderedEntries(columns: object): readonly (readonly [name: string, value: unknown])[] {
-  const entries = Object.entries(columns);
+  const entries = fewColumns(Object.entries(columns));
   const number = entries.find(([name]) => /^(?:0|[1-9]\d*)$/.test(name))?.[0];
   if (number === undefined || entries.length === 1) return entries;
   throw invalidInput(`columns: ${number} cannot be the name of one of several columns: give it a name with a letter`);

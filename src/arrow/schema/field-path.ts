@@ -13,6 +13,10 @@ export interface FieldPath {
 /** Longer texts of clients are cut in error messages: a path comes from a query string and may be as long as one. */
 export const shownCharacters = 80;
 
+/** No column lies deeper, and none has a longer name. */
+const mostSegments = 128;
+const mostCharacters = 64 * 1024;
+
 /** A path, and the parameter that it is from. */
 interface WrittenPath {
   readonly text: string;
@@ -57,10 +61,12 @@ function readPlain(written: WrittenPath, start: number): Segment {
 export function parseFieldPath(text: string, parameter = 'on'): FieldPath {
   const written = { text, parameter };
   if (text === '') throw malformed(written, 'it is empty');
+  if (text.length > mostCharacters) throw malformed(written, `it has more than ${mostCharacters} characters`);
   const segments: string[] = [];
   let at = 0;
   for (;;) {
     const segment = text[at] === '`' ? readQuoted(written, at) : readPlain(written, at);
+    if (segments.length === mostSegments) throw malformed(written, `it has more than ${mostSegments} segments`);
     if (segment.name === '') throw malformed(written, `segment ${segments.length + 1} is empty`);
     segments.push(segment.name);
     if (segment.end === text.length) return { segments };

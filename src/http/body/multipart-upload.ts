@@ -23,6 +23,8 @@ interface MultipartUploadParts {
   readonly account: BodyAccount;
   /** Opens a source on the account. */
   readonly open: (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => ArrowSource;
+  /** As of `LargeTexts`. */
+  readonly turnOf: (text: string) => Promise<string>;
 }
 
 /** The parts of one multipart body, all of which count on its account. */
@@ -40,8 +42,8 @@ export class MultipartUpload implements UploadedParts {
     return this.#body.next();
   }
 
-  text({ bytes }: BodyPart): Promise<string> {
-    return readText(this.#charged(bytes), this.#parts.maxBytes);
+  async text({ bytes }: BodyPart): Promise<string> {
+    return this.#parts.turnOf(await readText(this.#charged(bytes), this.#parts.maxBytes));
   }
 
   source({ bytes }: BodyPart): ArrowSource {
