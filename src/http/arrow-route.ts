@@ -1,3 +1,4 @@
+import { createHash, type Hash } from 'node:crypto';
 import Type, { type TProperties, type TSchema } from 'typebox';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Action } from '../auth/policy/actions.ts';
@@ -9,6 +10,8 @@ import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
 import { contentDecoder } from './body/content-decoder.ts';
+import { type BodyPart, boundaryOf, isMultipart } from './body/multipart.ts';
+import type { UploadedParts } from './body/multipart-upload.ts';
 import { ArrowStream, arrowStreamType, commonParameters } from './openapi/description.ts';
 import { headerText } from './request-head.ts';
 import {
@@ -52,6 +55,11 @@ interface ArrowRoute<Operation, Query extends TProperties, Parameters> {
   readonly body: 'arrow-whole' | 'arrow-chunks';
   /** As of `PreparedRequest`. */
   readonly makesTable?: true;
+  /**
+   * The body may be multipart, with parameters that are too long for a URL before the stream. Then only `action` is asked for before
+   * the body is read, and the rest before the stream is.
+   */
+  readonly takesParts?: true;
   /** What the query says; read, and refused, before the body. */
   parameters(input: RouteInput<Extract<keyof Query, string>>, branch: BranchName | undefined): Parameters;
   /** `mode` of the audit record. */
@@ -75,20 +83,19 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
       operationId: route.action,
       summary: route.summary,
       parameters: { ...route.query, ...commonParameters(true) },
-      bodies: { [arrowStreamType]: ArrowStream },
+      bodies: { [arrowStreamType]: ArrowStream, ...(route.takesParts && { 'multipart/form-data': partsOf(route) }) },
       answers: route.answers,
       takesKey: true,
     },
     prepare(input) {
-      const { query, headers, scope, access, context } = input;
+      const { query, headers, access } = input;
       const table = tableTarget.parse(input.id, readDelimiter(query), input.database);
-      const resource = { kind: 'table', table } as const;
       const branch = queryBranch(input);
-      access.require(route.action, resource, branch);
-      const parameters = route.parameters(input, branch);
-      context.note({ mode: route.mode(parameters) });
-      for (const action of route.furtherActions(parameters)) access.require(action, resource, branch);
-      refuseOtherTypes(headers['content-type']);
+      access.require(route.action, { kind: 'table', table }, branch);
+      const type = headers['content-type'];
+      const boundary = route.takesParts === true && isMultipart(type) ? boundaryOf(type) : undefined;
+      const asked = boundary === undefined ? allowed(route, input, { table, branch }) : undefined;
+      if (boundary === undefined) refuseOtherTypes(type);
       contentDecoder(headers['content-encoding']);
       const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
       return {
@@ -97,15 +104,17 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
         owned: table,
         makesTable: route.makesTable,
         answer: async (upload) => {
-          const { source, idempotency } = openBody(upload, key);
+          const body = boundary === undefined ? openBody(upload, key) : await openParts(upload, boundary, route, key);
           try {
-            const call = { table, branch, parameters, source, idempotency, scope, access };
+            const parameters = asked ?? allowed(route, withParts(input, body.parameters), { table, branch });
+            const { source, idempotency } = body;
+            const call = { table, branch, parameters, source, idempotency, scope: input.scope, access };
             const { fields, isReplay, audit } = await route.answer(operation, call);
-            if (isReplay) context.setHeader('idempotency-replayed', 'true');
-            const answer = { ...fields, context: contextFields(context.headersSet()) };
+            if (isReplay) input.context.setHeader('idempotency-replayed', 'true');
+            const answer = { ...fields, context: contextFields(input.context.headersSet()) };
             return jsonAnswer(answer, isReplay ? { ...audit, isReplay } : audit);
           } finally {
-            source.close();
+            body.close();
           }
         },
       };
@@ -114,12 +123,106 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
   return { make, routeTo };
 }
 
-/** A body is digested only for a key: it costs half a millisecond per megabyte. */
-function openBody(upload: Upload, key: IdempotencyKey | undefined) {
-  if (key === undefined) return { source: upload.source(), idempotency: undefined };
-  const { source, digest } = upload.digestedSource();
-  return { source, idempotency: { key, bodyDigest: digest } };
+/** What the request asks for, all of which the policy allows. */
+function allowed<Query extends TProperties, Parameters>(
+  route: Pick<ArrowRoute<never, Query, Parameters>, 'parameters' | 'mode' | 'furtherActions'>,
+  input: RouteInput<string>,
+  { table, branch }: Pick<ArrowCall<never>, 'table' | 'branch'>,
+): Parameters {
+  const parameters = route.parameters(input, branch);
+  input.context.note({ mode: route.mode(parameters) });
+  for (const action of route.furtherActions(parameters)) input.access.require(action, { kind: 'table', table }, branch);
+  return parameters;
 }
+
+interface OpenedBody {
+  readonly source: ArrowSource;
+  readonly idempotency: IdempotencyHeader | undefined;
+  /** Those that came as parts of the body. */
+  readonly parameters: ReadonlyMap<string, string>;
+  close(): void;
+}
+
+/** A body is digested only for a key: it costs half a millisecond per megabyte. */
+function openBody(upload: Upload, key: IdempotencyKey | undefined): OpenedBody {
+  const { source, digest } =
+    key === undefined ? { source: upload.source(), digest: undefined } : upload.digestedSource();
+  const idempotency = key && digest && { key, bodyDigest: digest };
+  return { source, idempotency, parameters: new Map(), close: () => source.close() };
+}
+
+/** Parts with the names of parameters, as texts, and then the stream, whatever it is called. */
+async function openParts(
+  upload: Upload,
+  boundary: string,
+  { query }: { readonly query: TProperties },
+  key: IdempotencyKey | undefined,
+): Promise<OpenedBody> {
+  const parts = upload.parts(boundary);
+  try {
+    const parameters = new Map<string, string>();
+    for (let part = await parts.next(); part !== undefined; part = await parts.next()) {
+      const { name } = part;
+      if (!Object.hasOwn(query, name)) {
+        if (isText(part)) throw invalidInput(`part ${name}: there is no such parameter`);
+        const digest = createHash('sha256');
+        const bytes = lastPart(part, parts, key && digest);
+        const source = parts.source({ ...part, bytes });
+        const close = (): void => {
+          source.close();
+          parts.close();
+        };
+        const bodyDigest = async (): Promise<string> => {
+          for await (const _ of bytes);
+          return digest.copy().digest('hex'); // of the rows alone: another boundary makes no other request
+        };
+        const idempotency = key && { key, bodyDigest };
+        return { source, idempotency, parameters, close };
+      }
+      if (parameters.has(name)) throw invalidInput(`part ${name}: two parts have this name`);
+      parameters.set(name, await parts.text(part));
+    }
+    throw invalidInput('the body has no part with the rows');
+  } catch (error) {
+    parts.close();
+    throw error;
+  }
+}
+
+/** A file or a part with a type of its own is no text. */
+const isText = ({ type, fileName }: BodyPart): boolean =>
+  fileName === undefined && (type === undefined || type === 'text/plain');
+
+async function* lastPart(part: BodyPart, parts: UploadedParts, digest: Hash | undefined) {
+  for await (const piece of part.bytes) {
+    digest?.update(piece);
+    yield piece;
+  }
+  const next = await parts.next();
+  if (next !== undefined) throw invalidInput(`part ${next.name}: the rows are the last part`);
+}
+
+/** A parameter is in the query or in the body. */
+function withParts(input: RouteInput<string>, parts: ReadonlyMap<string, string>): RouteInput<string> {
+  const { query } = input;
+  const inBody = (name: string): boolean => parts.has(name) && !query.has(name);
+  for (const name of parts.keys()) {
+    if (query.has(name)) throw invalidInput(`${name}: the query and the body both have it`);
+  }
+  const text = (name: string) => (inBody(name) ? parts.get(name) : query.text(name));
+  return {
+    ...input,
+    query: {
+      has: (name) => query.has(name) || parts.has(name),
+      all: (name) => (inBody(name) ? [parts.get(name)!] : query.all(name)),
+      one: (name, parse) => (inBody(name) ? parse(parts.get(name)) : query.one(name, parse)),
+      text,
+    },
+  };
+}
+
+const partsOf = ({ query }: { readonly query: TProperties }) =>
+  Type.Object({ ...Type.Partial(Type.Object(query)).properties, rows: ArrowStream });
 
 /** The schema of an answer: its fields, and the `context` that every answer of these routes has. */
 export const arrowAnswer = <Fields extends TProperties>(fields: Fields) =>

@@ -18,6 +18,7 @@ export const statusTitles: Readonly<Record<Status, { readonly type: string; read
   409: { type: '/errors/conflict', title: 'The namespace has been concurrently modified' },
   413: { type: '/errors/content-too-large', title: 'The body is too large' },
   421: { type: '/errors/misdirected-request', title: 'Another replica answers this request' },
+  431: { type: '/errors/head-too-large', title: 'The request line and the headers are too large' },
   500: { type: '/errors/server-error', title: 'Internal Server Error' },
   503: { type: '/errors/service-unavailable', title: 'Slow down' },
 };

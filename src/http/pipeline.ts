@@ -99,6 +99,7 @@ export class RequestPipeline {
     const { raw } = context;
     requireFewHeaders(raw);
     requireHost(raw);
+    context.atEnd(this.connections.reserveHead(raw));
     if (context.clientAddress.proxy !== undefined) context.atEnd(this.connections.reserve(context.clientAddress));
     if (route === undefined) return;
 
@@ -149,7 +150,7 @@ export class RequestPipeline {
 
   /** Admits the request, and returns what answers it. */
   #answersHere(request: ReadyRequest): () => Promise<Answer> {
-    const { context, principal, prepared, reservation, signal } = request;
+    const { context, principal, prepared, reservation } = request;
     const permit = announcesBody(context.raw) ? this.#admit(context, principal, prepared, reservation) : undefined;
     const keepPermit = permit === undefined ? undefined : context.atEnd(permit.release);
     return async () => {

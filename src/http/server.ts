@@ -2,7 +2,14 @@
  * The HTTP/1.1 server: Fastify as the router, and nothing more. It parses no body, applies no schema and renders no
  * error. HTTP/2 is left to a proxy: in Node a cancelled HTTP/2 upload looks like one that ended well.
  */
-import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerOptions,
+  STATUS_CODES,
+} from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -31,6 +38,12 @@ export interface HttpServer {
 
 /** The routes decide how long an identifier may be; here only a header's size is the limit. */
 const maxParamLength = 16 * 1024;
+
+/**
+ * Of the request line and the headers: SDKs send the conditions of a merge in the URL. Clients may send 80 KiB; the rest is for what
+ * proxies and other replicas add. `Connections` bounds what all heads together hold.
+ */
+const maxHeadBytes = 88 * 1024;
 
 /** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
 const hangUpAfterDeadlineMs = 60_000;
@@ -104,6 +117,7 @@ function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
 function nodeServer(deps: HttpDeps, pipeline: RequestPipeline, route: RequestListener): Server {
   const { config } = deps;
   const options = {
+    maxHeaderSize: maxHeadBytes,
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
     connectionsCheckingInterval: Math.min(checkEveryMs, config.requestHeaderTimeoutMs), // for late headers; 30 s by default
@@ -207,11 +221,19 @@ interface ParserError extends NodeJS.ErrnoException {
   readonly reason?: string;
 }
 
-/** What Node's parser refuses, by its code. */
-const brokenHttpTexts: Readonly<Record<string, string>> = {
-  HPE_HEADER_OVERFLOW: 'the request line and headers are too large',
-  ERR_HTTP_REQUEST_TIMEOUT: 'the request did not arrive in time',
-};
+const headTooLarge = (cause: unknown): LancegateError =>
+  new LancegateError(
+    'HeadTooLarge',
+    'the request line and the headers can have 80 KiB together; a merge can send its conditions in the body, as docs/protocol.md says',
+    { cause },
+  );
+
+/** What Node's parser refuses. */
+function refusalOf(error: ParserError): LancegateError {
+  if (error.code === 'HPE_HEADER_OVERFLOW') return headTooLarge(error);
+  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') return invalidInput('the request did not arrive in time', error);
+  return invalidInput(['the request is not valid HTTP/1.1', error.reason].filter((text) => text).join(': '), error);
+}
 
 /** There is no request to answer; a client that still reads gets the usual body. */
 function refuseBrokenHttp(connections: Connections, error: ParserError, socket: Duplex): void {
@@ -219,14 +241,13 @@ function refuseBrokenHttp(connections: Connections, error: ParserError, socket: 
     socket.destroy();
     return;
   }
-  const notHttp = ['the request is not valid HTTP/1.1', error.reason].filter((text) => text).join(': ');
-  connections.dismiss(socket, lastAnswer(invalidInput(brokenHttpTexts[error.code ?? ''] ?? notHttp, error)));
+  connections.dismiss(socket, lastAnswer(refusalOf(error)));
 }
 
 /** The bytes of an answer that ends its connection. */
 function lastAnswer(refusal: LancegateError): string {
-  const { body } = renderError(refusal, { requestId: '', instance: '', isLanceDb: false, isCreate: false });
+  const { status, body } = renderError(refusal, { requestId: '', instance: '', isLanceDb: false, isCreate: false });
   const text = JSON.stringify(body);
-  const head = ['HTTP/1.1 400 Bad Request', 'content-type: application/json', 'connection: close'];
+  const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, 'content-type: application/json', 'connection: close'];
   return [...head, `content-length: ${Buffer.byteLength(text)}`, '', text].join('\r\n');
 }

@@ -12,7 +12,7 @@ type Retry = 'never' | 'later';
 export interface ErrorEntry {
   /** Numeric code of the Lance namespace specification (0-23). */
   readonly code: number;
-  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 413 | 421 | 500 | 503;
+  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 413 | 421 | 431 | 500 | 503;
   readonly meaning: string;
   readonly written: Written;
   readonly retry: Retry;
@@ -45,6 +45,7 @@ export const errorCatalogue = {
   TableColumnNotFound: entry(12, 400, 'never', 'A field path names no column of the table or of the source.'),
   InvalidInput: entry(13, 400, 'never', 'A parameter, an identifier or the body is malformed.'),
   BodyTooLarge: entry(13, 413, 'never', 'The body is larger than this service accepts.'),
+  HeadTooLarge: entry(13, 431, 'never', 'The request line and the headers are larger than this service accepts.'),
   ConcurrentCreate: entry(14, 409, 'later', 'Another create of the same table was under way, and won.'),
   ConcurrentModification: entry(14, 503, 'later', 'Another writer kept changing the table; nothing was written.'),
   VersionTaken: entry(14, 409, 'never', 'The table has a version of this number already.'),

@@ -5,12 +5,13 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 type WriteStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
 /**
- * Why the service refused or closed a connection: its address has its share; all are taken; it made way for a new one; it was
- * silent for too long; its client does not read the answer; or it sent too many requests before an answer.
+ * Why the service refused or closed a connection: its address has its share; all are taken; long heads of
+ * requests that have not arrived take too much; it made way for a new one; it was silent for too long; its client does not read the answer; or it sent too many requests before an answer.
  */
 export type ConnectionEnd =
   | 'address_share'
   | 'all_taken'
+  | 'long_heads'
   | 'gave_way'
   | 'silent'
   | 'unread'

@@ -364,6 +364,21 @@ describe('where all connections are taken', () => {
     });
   }
 
+  test('the longest of many long heads that do not arrive end, and one that arrives is answered (P7)', async () => {
+    const clock = new ManualClock();
+    await using service = await start({ clock, config: { maxConnections: 10 } });
+    const peers = await Promise.all(Array.from({ length: 6 }, () => Peer.connect(service)));
+    const head = (at: number) => `GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: ${'x'.repeat(78_000 + at)}`;
+    for (const [at, peer] of peers.entries()) peer.read().write(head(at));
+    await eventually('the longest end', () => {
+      clock.advance(5);
+      return peers.filter(({ socket }) => socket.readableEnded || socket.destroyed).length === 2;
+    });
+    assert.equal(await closed(service, 'long_heads'), 2);
+    const shortest = peers[0]!.write('\r\n\r\n');
+    await eventually('it is answered', () => shortest.answers[0] === '200');
+  });
+
   test('none gives way that has a request under way', async () => {
     const clock = new ManualClock();
     let asked = 0;

@@ -17,13 +17,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { LancegateError } from '../../kernel/errors.ts';
+import { Quota } from '../../memory/body-memory.ts';
 import type { ConnectionEnd } from '../../telemetry/metrics.ts';
 import { slowestBytesPerMs } from '../body/request-body.ts';
 import type { HttpDeps } from '../http-deps.ts';
 import type { ClientAddress, ClientAddresses } from '../request-head.ts';
 
 /** A `Socket` of `node:net`, which some events of an HTTP server pass as a `Duplex`. */
-type ClientSocket = Duplex & { readonly remoteAddress?: string | undefined; readonly remotePort?: number | undefined };
+type ClientSocket = Duplex & {
+  readonly remoteAddress?: string | undefined;
+  readonly remotePort?: number | undefined;
+  readonly bytesRead?: number;
+};
 
 interface ConnectionsParts extends Pick<HttpDeps, 'config' | 'clock' | 'logger' | 'metrics'> {
   readonly clientAddresses: ClientAddresses;
@@ -45,6 +50,8 @@ interface Connection {
   readonly behind: Pipelined[];
   /** The time since which no request is under way. */
   waitingSinceMs: number;
+  /** What the socket had received by then. */
+  receivedBytes: number;
   /** The last request, if it was answered before its body had arrived. */
   unfinished: IncomingMessage | undefined;
   /** The check that first found the answer to `current` complete on our side, and the time its client has from then. */
@@ -60,6 +67,10 @@ const lingerMs = 1_000;
 const maxPipelined = 16;
 /** All answers together that their clients have not read yet. */
 const maxUnreadBytes = 64 * 2 ** 20;
+/** A head beyond it is long. Of those that have not arrived and of requests under way, connections may hold so much more on average. */
+const commonHeadBytes = 16 * 2 ** 10;
+const longHeadBytesEach = 8 * 2 ** 10;
+const leastLongHeadBytes = 256 * 2 ** 10;
 const logEveryMs = 10_000;
 
 export class Connections {
@@ -78,6 +89,7 @@ export class Connections {
   readonly #perAddress = new Map<string, number>();
   readonly #reportedRequests = new Map<string, number>();
   readonly #unlogged = new Map<ConnectionEnd, { count: number; address: string }>();
+  readonly #longHeads: Quota;
   #loggedAtMs = Number.NEGATIVE_INFINITY;
   #isStopping = false;
   #cancelCheck: (() => void) | undefined;
@@ -85,6 +97,10 @@ export class Connections {
   constructor(parts: ConnectionsParts) {
     const { maxConnections, addressShare } = parts.config;
     this.#parts = parts;
+    this.#longHeads = new Quota(
+      Math.max(leastLongHeadBytes, maxConnections * longHeadBytesEach),
+      'bytes in heads of requests',
+    );
     const isShared = addressShare < 1;
     this.#maxPerAddress = isShared ? Math.max(1, Math.floor(maxConnections * addressShare)) : Number.POSITIVE_INFINITY;
   }
@@ -108,6 +124,7 @@ export class Connections {
       current: undefined,
       behind: [],
       waitingSinceMs: this.#parts.clock.nowMs(),
+      receivedBytes: 0,
       unfinished: undefined,
       answeredAtMs: undefined,
       allowedMs: 0,
@@ -150,6 +167,14 @@ export class Connections {
     if (connection.current === undefined) this.#begin(connection, request);
     else if (connection.behind.length < maxPipelined) connection.behind.push(request);
     else this.#end(connection, 'pipelined');
+  }
+
+  /** Counts the head of a request under way, until the returned function is called. `SlowDown` if long ones take too much. */
+  reserveHead(raw: IncomingMessage): () => void {
+    const bytes = longHeadBytesOf(raw);
+    if (bytes === 0) return () => undefined;
+    this.#longHeads.take(bytes, []);
+    return () => this.#longHeads.giveBack(bytes, []);
   }
 
   /**
@@ -234,6 +259,7 @@ export class Connections {
     }
     connection.unfinished = raw.complete ? undefined : raw;
     connection.waitingSinceMs = this.#parts.clock.nowMs();
+    connection.receivedBytes = connection.socket.bytesRead ?? 0;
     this.#idle.add(connection);
   }
 
@@ -265,13 +291,16 @@ export class Connections {
   #check(): void {
     const nowMs = this.#parts.clock.nowMs();
     let unreadBytes = 0;
+    let longHeadBytes = this.#longHeads.held;
     let isAnyUnderWay = false;
     for (const connection of this.#open.values()) {
       const reason = this.#overdue(connection, nowMs);
       if (reason !== undefined) this.#end(connection, reason);
       else if (connection.answeredAtMs !== undefined) unreadBytes += connection.socket.writableLength;
       else if (connection.current !== undefined) isAnyUnderWay = true;
+      else longHeadBytes += unfinishedHeadBytes(connection);
     }
+    if (longHeadBytes > this.#longHeads.max) this.#endLongHeads(longHeadBytes);
     if (unreadBytes > maxUnreadBytes) this.#endUnread(unreadBytes);
     if (this.#isStopping && !isAnyUnderWay) this.#endWaiting(nowMs);
     this.#log(nowMs);
@@ -312,6 +341,17 @@ export class Connections {
     }
   }
 
+  /** Those that have not arrived, the longest first. */
+  #endLongHeads(longHeadBytes: number): void {
+    let leftBytes = longHeadBytes;
+    const waiting = [...this.#open.values()].filter(({ current }) => current === undefined);
+    for (const connection of waiting.toSorted((a, b) => unfinishedHeadBytes(b) - unfinishedHeadBytes(a))) {
+      if (leftBytes <= this.#longHeads.max) return;
+      leftBytes -= unfinishedHeadBytes(connection);
+      this.#end(connection, 'long_heads');
+    }
+  }
+
   /** The service stops, and no request is under way. A client whose answer is complete has a moment to read it. */
   #endWaiting(nowMs: number): void {
     for (const { socket, answeredAtMs } of this.#open.values()) {
@@ -335,6 +375,15 @@ export class Connections {
     this.#unlogged.clear();
     this.#loggedAtMs = nowMs;
   }
+}
+
+/** Of a request that is to come, beyond what is common. What a client sends of a body that was refused is no head. */
+const unfinishedHeadBytes = ({ socket, receivedBytes, unfinished }: Connection): number =>
+  unfinished === undefined ? Math.max(0, (socket.bytesRead ?? 0) - receivedBytes - commonHeadBytes) : 0;
+
+/** Beyond what is common. */
+function longHeadBytesOf({ url = '', rawHeaders }: IncomingMessage): number {
+  return Math.max(0, rawHeaders.reduce((sum, text) => sum + text.length, url.length) - commonHeadBytes);
 }
 
 /** Completely, or before its body arrived: then the rest of the body is only read so that the client can read the answer. */

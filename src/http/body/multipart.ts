@@ -131,9 +131,12 @@ export class Multipart {
 const boundaryParameter =
   /;\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'()+,./:=?-]{1,70}))\s*(?:;|$)/i;
 
+export const isMultipart = (contentType: string | undefined): boolean =>
+  /^multipart\/form-data\s*(?:;|$)/i.test(contentType ?? '');
+
 /** `InvalidInput` where the body is none of named parts. */
 export function boundaryOf(contentType: string | undefined): string {
-  if (!/^multipart\/form-data\s*(?:;|$)/i.test(contentType ?? '')) {
+  if (!isMultipart(contentType)) {
     throw invalidInput('content-type: the body must be multipart/form-data');
   }
   const [, quoted, plain] = boundaryParameter.exec(contentType ?? '') ?? [];

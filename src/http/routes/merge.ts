@@ -22,6 +22,7 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
   query: mergeParameters,
   answers: Merged,
   body: 'arrow-whole',
+  takesParts: true,
   parameters: ({ query, readFilter }) => readMergeParameters(query, readFilter),
   furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
   mode: ({ flags }) => mergeMode(flags),
