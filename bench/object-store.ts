@@ -79,8 +79,8 @@ async function turn(root: string | undefined, folder: string): Promise<readonly 
   const after = (clean: () => unknown) => void cleanings.push(clean);
   const gateway = await startS3Gateway(after);
   const proxy = await startStoreProxy(after, gateway.storageOptions);
-  const storageOptions = JSON.stringify(proxy.storageOptions);
-  const settings = ['--storage-root', gateway.newRoot(), '--storage-options', storageOptions];
+  process.env.LANCEGATE_STORAGE_OPTIONS = JSON.stringify(proxy.storageOptions); // for the service, which inherits it
+  const settings = ['--storage-root', gateway.newRoot()];
   const service = await startServiceProcess(folder, [], settings, root);
   try {
     const body = bodyOf(vectorTable({ keys: range(0, tableRows), floatsPerRow }));

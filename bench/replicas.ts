@@ -101,7 +101,8 @@ try {
 
 async function startCluster({ postgres, gateway, proxy }: Shared, count: number): Promise<Cluster> {
   const catalogUrl = await postgres.newDatabase();
-  const onStore = ['--storage-root', gateway.newRoot(), '--storage-options', JSON.stringify(proxy.storageOptions)];
+  process.env.LANCEGATE_STORAGE_OPTIONS = JSON.stringify(proxy.storageOptions); // for the replicas, which inherit it
+  const onStore = ['--storage-root', gateway.newRoot()];
   const start = async (index: number): Promise<ServiceProcess> => {
     const replica = await startReplicaProcess(join(folder, `${index}-of-${count}`), catalogUrl, onStore);
     after(() => replica.stop());

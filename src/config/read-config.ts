@@ -29,7 +29,7 @@ export function readConfig(sources: ConfigSources): ConfigReading {
     (setting) => given(setting) ?? (setting === settings.storageRoot ? storageRoot : undefined),
     sources.cwd,
   );
-  const problems = [...environment.problems, ...reading.problems, ...shownPasswords(reading)];
+  const problems = [...environment.problems, ...reading.problems, ...shownPasswords(reading), ...shownSecrets(reading)];
   // Values that could not be read would only make misleading conflicts.
   if (reading.problems.length > 0) return { ...reading, problems };
   const isDefault = (name: SettingName): boolean => reading.sources[name] === 'default';
@@ -43,4 +43,21 @@ function* shownPasswords({ values: { catalogUrl }, sources }: ConfigReading): It
   if (catalogUrl === undefined || sources.catalogUrl !== name || new URL(catalogUrl).password === '') return;
   const variable = environmentName(settings.catalogUrl);
   yield `${name}: other users of this machine can see a password in a flag; set ${variable} instead, or give the password by --${settings.catalogPasswordFile.flag}, PGPASSWORD or PGPASSFILE`;
+}
+
+/** Options that say where a store is and how to talk to it. Any other may be a secret, also one that the engine will know some day. */
+const plainOption =
+  /region|endpoint|allow_http$|timeout|retries|virtual_hosted|account_name|access_key_id|(client|tenant)_id$|bucket|checksum/i;
+const withPassword = /^[a-z]+:\/\/[^/]*@/i;
+
+function* shownSecrets({ values, sources }: ConfigReading): Iterable<string> {
+  for (const name of ['storageOptions', 'introspectionClientSecret'] as const) {
+    const flag = `--${settings[name].flag}`;
+    const value = values[name];
+    if (sources[name] !== flag || value === undefined) continue;
+    const isPlain = ([key, text]: [string, string]): boolean => plainOption.test(key) && !withPassword.test(text);
+    if (typeof value !== 'string' && Object.entries(value).every(isPlain)) continue;
+    const variable = environmentName(settings[name]);
+    yield `${flag}: other users of this machine can see a secret in a flag; set ${variable} or ${variable}_FILE instead`;
+  }
 }

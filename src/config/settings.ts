@@ -123,7 +123,7 @@ export const settings = {
     storageOptions: withDefault(secretMap, {
       flag: 'storage-options',
       default: '{}',
-      doc: 'Options of the object store, credentials included, such as `{"aws_region":"eu-west-1"}`. Never shown to clients.',
+      doc: 'Options of the object store, credentials included, such as `{"aws_region":"eu-west-1"}`. Never shown to clients. What may be a secret is refused in the flag, which other users of the machine can see: it belongs into the variable, or a file that the variable with `_FILE` names.',
     }),
     databases: withDefault(oneOf(['off', 'auto', 'required']), {
       flag: 'databases',

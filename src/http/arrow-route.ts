@@ -160,33 +160,37 @@ async function openParts(
 ): Promise<OpenedBody> {
   const parts = upload.parts(boundary);
   try {
-    const parameters = new Map<string, string>();
-    for (let part = await parts.next(); part !== undefined; part = await parts.next()) {
-      const { name } = part;
-      if (!Object.hasOwn(query, name)) {
-        if (isText(part)) throw invalidInput(`part ${name}: there is no such parameter`);
-        const digest = createHash('sha256');
-        const bytes = lastPart(part, parts, key && digest);
-        const source = parts.source({ ...part, bytes });
-        const close = (): void => {
-          source.close();
-          parts.close();
-        };
-        const bodyDigest = async (): Promise<string> => {
-          for await (const _ of bytes);
-          return digest.copy().digest('hex'); // of the rows alone: another boundary makes no other request
-        };
-        const idempotency = key && { key, bodyDigest };
-        return { source, idempotency, parameters, close };
-      }
-      if (parameters.has(name)) throw invalidInput(`part ${name}: two parts have this name`);
-      parameters.set(name, await parts.text(part));
-    }
-    throw invalidInput('the body has no part with the rows');
+    const { parameters, rows } = await readTexts(parts, query);
+    const digest = createHash('sha256');
+    const bytes = lastPart(rows, parts, key && digest);
+    const source = parts.source({ ...rows, bytes });
+    const close = (): void => {
+      source.close();
+      parts.close();
+    };
+    const bodyDigest = async (): Promise<string> => {
+      for await (const _ of bytes);
+      return digest.copy().digest('hex'); // of the rows alone: another boundary makes no other request
+    };
+    return { source, idempotency: key && { key, bodyDigest }, parameters, close };
   } catch (error) {
     parts.close();
     throw error;
   }
+}
+
+/** Up to the first part that is no parameter. */
+async function readTexts(parts: UploadedParts, query: TProperties) {
+  const parameters = new Map<string, string>();
+  for (let part = await parts.next(); part !== undefined; part = await parts.next()) {
+    const { name } = part;
+    const isParameter = Object.hasOwn(query, name);
+    if (!isParameter && isText(part)) throw invalidInput(`part ${name}: there is no such parameter`);
+    if (!isParameter) return { parameters, rows: part };
+    if (parameters.has(name)) throw invalidInput(`part ${name}: two parts have this name`);
+    parameters.set(name, await parts.text(part));
+  }
+  throw invalidInput('the body has no part with the rows');
 }
 
 /** A file or a part with a type of its own is no text. */

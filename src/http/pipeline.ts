@@ -27,7 +27,7 @@ import type { OtherReplica } from './forwarding/replica-hop.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { namesOfRoute } from './openapi/description.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
-import { ClientAddresses, credentialsIn, requireFewHeaders, requireHost } from './request-head.ts';
+import { ClientAddresses, credentialsIn, requireChunkedAlone, requireFewHeaders, requireHost } from './request-head.ts';
 import type { AllowedRequest, Answer, BodyKind, PreparedRequest, Route, Upload } from './route.ts';
 
 /** A request that is allowed. */
@@ -99,6 +99,7 @@ export class RequestPipeline {
     const { raw } = context;
     requireFewHeaders(raw);
     requireHost(raw);
+    requireChunkedAlone(raw);
     context.atEnd(this.connections.reserveHead(raw));
     if (context.clientAddress.proxy !== undefined) context.atEnd(this.connections.reserve(context.clientAddress));
     if (route === undefined) return;

@@ -115,7 +115,12 @@ export class RequestContext implements AnswerHead {
       clock: deps.clock,
       idleTimeoutMs: deps.config.uploadIdleTimeoutMs,
     });
-    void reply.headers({ 'x-request-id': request.id, 'cache-control': 'no-store', 'phalanx-version': phalanxVersion });
+    void reply.headers({
+      'x-request-id': request.id,
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'phalanx-version': phalanxVersion,
+    });
     reply.raw.once('close', () => this.#finish());
   }
 

@@ -38,6 +38,13 @@ export function requireHost({ httpVersion, headers, rawHeaders }: IncomingMessag
   if (!hostForm.test(headers.host ?? '')) throw invalidInput('the Host header is not a host and a port');
 }
 
+/** RFC 9112, 6.1: a coding but `chunked` would reach the reader as it is, and be taken for the body itself. */
+export function requireChunkedAlone({ headers }: IncomingMessage): void {
+  const coding = headers['transfer-encoding'];
+  if (coding === undefined || coding.trim().toLowerCase() === 'chunked') return;
+  throw invalidInput('transfer-encoding: only chunked is understood; say gzip or zstd in content-encoding');
+}
+
 /** Whether Node has left the `100 Continue` to this service: Node's own test, after which it emits `checkContinue`. */
 export const expectsContinue = ({ headers }: IncomingMessage): boolean =>
   /\b100-continue\b/i.test(headers.expect ?? '');

@@ -248,6 +248,11 @@ function refuseBrokenHttp(connections: Connections, error: ParserError, socket: 
 function lastAnswer(refusal: LancegateError): string {
   const { status, body } = renderError(refusal, { requestId: '', instance: '', isLanceDb: false, isCreate: false });
   const text = JSON.stringify(body);
-  const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, 'content-type: application/json', 'connection: close'];
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'content-type: application/json',
+    'x-content-type-options: nosniff',
+    'connection: close',
+  ];
   return [...head, `content-length: ${Buffer.byteLength(text)}`, '', text].join('\r\n');
 }

@@ -115,7 +115,7 @@ function requireShape<Schema extends TObject>(schema: Schema, fields: object): a
 /** Of an array with a fault only that is looked at further: to look for all faults of a long one would keep every client waiting. */
 function requireElements(schema: Type.TSchema | undefined, name: string, value: readonly unknown[]): void {
   if (!Type.IsArray(schema)) return;
-  const { items, maxItems = Number.POSITIVE_INFINITY } = schema;
+  const { items, maxItems = Number.POSITIVE_INFINITY } = schema as Type.TArray & Type.TArrayOptions;
   if (value.length > maxItems) throw invalidInput(`${name} must not have more than ${maxItems} items`);
   const index = value.findIndex((element) => !Check(items, element));
   const [first] = index === -1 ? [] : Errors(items, value[index]);

@@ -56,10 +56,11 @@ test('the own issuer is off where another one is set, unless it is asked for (P9
   const oidc = ['--oidc-issuer=https://a.example', '--oidc-audience=x'];
   const introspection = [
     ...['--introspection-issuer=https://a.example', '--introspection-client-id=x'],
-    ...['--introspection-client-secret=y', '--introspection-audience=z'],
+    '--introspection-audience=z',
   ];
+  const env = { LANCEGATE_INTROSPECTION_CLIENT_SECRET: 'y' };
   assert.equal(valuesOf({ args: oidc }).ownIssuer, false);
-  assert.equal(valuesOf({ args: introspection }).ownIssuer, false);
+  assert.equal(valuesOf({ args: introspection, env }).ownIssuer, false);
   assert.equal(valuesOf({ args: [...oidc, '--own-issuer'] }).ownIssuer, true);
   assert.equal(valuesOf({ args: oidc, env: { LANCEGATE_OWN_ISSUER: 'true' } }).ownIssuer, true);
   assert.equal(valuesOf({ args: ['--no-own-issuer'] }).ownIssuer, false);
@@ -304,17 +305,52 @@ test('a secret both in a variable and in a file, or in a file that is not there,
 
 test('no secret is shown, neither by the effective configuration nor by an error (P9)', () => {
   const options = '{"aws_secret_access_key":"tell-nobody"}';
-  const good = read({ args: [...introspection, '--introspection-client-secret=hush', '--storage-options', options] });
+  const env = { LANCEGATE_INTROSPECTION_CLIENT_SECRET: 'hush', LANCEGATE_STORAGE_OPTIONS: options };
+  const good = read({ args: introspection, env });
   assert.deepEqual(good.problems, []);
   const shown = showConfig(good);
   assert.doesNotMatch(shown, /hush|tell-nobody/);
-  assert.match(shown, /introspection-client-secret +\*{8} +--introspection-client-secret/);
+  assert.match(shown, /introspection-client-secret +\*{8} +LANCEGATE_INTROSPECTION_CLIENT_SECRET/);
   assert.match(shown, /aws_secret_access_key/);
 
   const bad = read({ args: ['--storage-options', `${options}}`] });
   assert.deepEqual(bad.problems, [
     '--storage-options: the value (not shown) is not accepted; expected a JSON object whose values are strings',
   ]);
+});
+
+test('a secret is refused in a flag, which other users of the machine can see, and what says where a store is is not (P9)', () => {
+  const problemsOf = (options: object) => read({ args: ['--storage-options', JSON.stringify(options)] }).problems;
+  const plain = {
+    aws_region: 'a',
+    aws_endpoint: 'http://s:1',
+    allow_http: 'true',
+    azure_storage_account_name: 'a',
+    timeout: '1s',
+  };
+  assert.deepEqual(problemsOf(plain), []);
+  const secret = [
+    'aws_secret_access_key',
+    'azure_storage_sas_key',
+    'google_service_account_key',
+    'token',
+    'some_new_one',
+  ];
+  for (const name of secret) {
+    const [problem, ...others] = problemsOf({ ...plain, [name]: 'tell-nobody' });
+    assert.match(
+      problem ?? '',
+      /^--storage-options: other users .*; set LANCEGATE_STORAGE_OPTIONS or LANCEGATE_STORAGE_OPTIONS_FILE/,
+    );
+    assert.doesNotMatch(problem ?? '', /tell-nobody/);
+    assert.deepEqual(others, []);
+  }
+  assert.equal(problemsOf({ aws_endpoint: 'http://user:tell-nobody@s' }).length, 1);
+  const hush = read({ args: [...introspection, '--introspection-client-secret=hush'] }).problems;
+  assert.match(
+    hush.join(),
+    /^--introspection-client-secret: other users .* in a flag; set LANCEGATE_INTROSPECTION_CLIENT_SECRET/,
+  );
 });
 
 test('the effective configuration names every setting, its value and its source', () => {

@@ -255,6 +255,29 @@ test('a token for one replica is none for another (P9)', async () => {
   assert.equal(status, 401);
 });
 
+test('a token of a replica that names no principal, or not all of one, is 401 (P9)', async () => {
+  const { replicas, second } = await twoReplicas();
+  await using _ = replicas;
+  const tokens = replicas.tokens('first');
+  const whole = { subject: 'ann', scopes: [], groups: [], issuer: 'test' };
+  const headersOf = async (principal: unknown) => ({
+    authorization: `Bearer ${await tokens.sign(principal as never, 'second')}`,
+  });
+  assert.equal((await upload(second, mergePath, { headers: await headersOf(whole) })).status, 200);
+  const { subject: _subject, ...nobody } = whole;
+  for (const principal of [
+    undefined,
+    null,
+    'ann',
+    {},
+    nobody,
+    { ...whole, scopes: 'all' },
+    { ...whole, groups: [1] },
+  ]) {
+    assert.equal((await upload(second, mergePath, { headers: await headersOf(principal) })).status, 401);
+  }
+});
+
 test('no credential of a client goes on to the owner (P9)', async () => {
   await using replicas = new Replicas();
   const first = await replicas.start('first');

@@ -80,6 +80,30 @@ test('broken HTTP has the same body too', async () => {
   assert.equal((json as { code: number }).code, 13);
 });
 
+test('a transfer coding but chunked is refused, and not taken for the body itself (P12)', async () => {
+  for (const coding of ['gzip, chunked', 'gzip,chunked', 'identity, chunked', 'chunked, chunked']) {
+    await using service = await startTestService();
+    using client = await RawClient.connect(service);
+    await client.head('POST /v1/table/users/drop', [`transfer-encoding: ${coding}`, 'connection: close']);
+    await client.chunk(Buffer.from('{}')).catch(() => undefined); // it may be refused before
+    await client.closed;
+    assert.match(client.received, /^HTTP\/1.1 400 /, coding);
+    assert.deepEqual(service.asked, []);
+  }
+});
+
+test('no answer is taken for another type than it says (P9)', async () => {
+  await using service = await startTestService();
+  for (const path of ['/healthz', '/v1/table', '/nowhere', '/openapi.json', '/docs']) {
+    const { headers } = await ask(service, path, { method: 'GET' });
+    assert.equal(headers.get('x-content-type-options'), 'nosniff', path);
+  }
+  using client = await RawClient.connect(service);
+  await client.write('NONSENSE\r\n\r\n');
+  await client.closed;
+  assert.match(client.received, /\r\nx-content-type-options: nosniff\r\n/);
+});
+
 test('a defect is 500, with the request id and nothing else; the log has the rest (P6, P9)', async () => {
   const dropTable = async () => {
     throw new Error('/var/lib/secret path');

@@ -37,7 +37,6 @@ const contentPolicy =
 const headers = {
   'cache-control': 'public, max-age=3600',
   'content-security-policy': contentPolicy,
-  'x-content-type-options': 'nosniff',
   'referrer-policy': 'no-referrer',
 };
 

@@ -15,7 +15,6 @@ import { choiceOf, parseChoice, registerModes } from '../../wire/create-paramete
 import { parseTableParts } from '../../wire/identifiers.ts';
 import { nextPage, pageFields, StringMap, Version } from '../../wire/json-body.ts';
 import { Flag, readFlag, readPage } from '../../wire/query-parameters.ts';
-import type { Database } from '../database.ts';
 import { jsonRoute, Nothing, onceAnswer } from '../json-route.ts';
 import { emptyAnswer, namespaceTarget, type RouteInput, rootTarget, tableTarget } from '../route.ts';
 
@@ -44,7 +43,11 @@ const TableNames = Type.Object({ tables: Type.Array(Type.String()), ...nextPage 
 const ClonedTable = Type.Object({ location: Type.String() });
 const PlacedTable = Type.Object({ location: Type.String(), properties: StringMap });
 const DeclaredTable = Type.Object({ location: Type.String(), storage_options: StringMap, properties: StringMap });
-const GoneTable = Type.Object({ id: Type.Array(Type.String()), location: Type.String(), properties: StringMap });
+const GoneTable = Type.Object({
+  id: Type.Array(Type.String()),
+  location: Type.Optional(Type.String()),
+  properties: StringMap,
+});
 
 const listingParameters = { ...pageFields, include_declared: Flag };
 
@@ -215,7 +218,7 @@ export const dropTableRoute = jsonRoute(answeredOnce('drop_table', dropTable), {
   answers: GoneTable,
   body: Nothing,
   answer: async (operation, { target: table, idempotency }, input) =>
-    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input.database),
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input),
 });
 
 export const deregisterTableRoute = jsonRoute(answeredOnce('deregister_table', deregisterTable), {
@@ -229,11 +232,15 @@ export const deregisterTableRoute = jsonRoute(answeredOnce('deregister_table', d
   answers: GoneTable,
   body: Nothing,
   answer: async (operation, { target: table, idempotency }, input) =>
-    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input.database),
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input),
 });
 
-const goneTable = ({ table, location, properties }: TableDescription, database: Database) => ({
-  id: tableTarget.parts(table, database),
-  location,
-  properties,
-});
+/** What it was like is for those who may describe it. */
+function goneTable({ table, location, properties }: TableDescription, { access, database }: RouteInput) {
+  const isShown = access.allows('DescribeTable', { kind: 'table', table });
+  return {
+    id: tableTarget.parts(table, database),
+    ...(isShown && { location }),
+    properties: isShown ? properties : {},
+  };
+}

@@ -209,7 +209,7 @@ PROGRAMS = (one_by_one, on_a_branch, at_once, by_lancedb, without_the_right)
 
 def lines_on(place, flags, options):
     lines = []
-    with Service("--managed-versioning", "--version-retention", "1h", *flags) as service:
+    with Service("--managed-versioning", "--version-retention", "1h", *flags, env={"LANCEGATE_STORAGE_OPTIONS": json.dumps(options)}) as service:
         managed = Managed(service, options)
         for program in PROGRAMS:
             title = f"{program.__name__.replace('_', ' ')}, {place}"
@@ -227,7 +227,7 @@ def managed_lines():
     if program is None:
         return lines
     with gateway(program) as (root, options):
-        return lines + lines_on("on an S3 gateway", ["--storage-root", root, "--storage-options", json.dumps(options)], options)
+        return lines + lines_on("on an S3 gateway", ["--storage-root", root], options)
 
 
 def gateway_program():

@@ -14,10 +14,12 @@ NODE = REPOSITORY / "node_modules" / ".bin" / "node"
 
 
 class Service:
-    """Runs from `with Service() as service` to the end of the block. Its data goes when it does. `flags` are those of `serve`."""
+    """Runs from `with Service() as service` to the end of the block. Its data goes when it does. `flags` are those of `serve`, and
+    `env` has further variables."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, env=None):
         self.flags = flags
+        self.env = env or {}
 
     def __enter__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="lancegate-clients-"))
@@ -28,7 +30,7 @@ class Service:
         key = self._say("api-key", "create", "--subject", "tester", "--scope", "lancegate:admin", "--data", data)
         self.api_key = re.search(r"lgk_\S+", key).group(0)
         serve = [NODE, PROGRAM, "serve", "--port", "0", "--data", data, "--log-level", "warn", *self.flags]
-        self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, env=environment())
+        self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, env={**environment(), **self.env})
         for line in self.process.stdout:
             found = re.search(rb"listening on (\S+)", line)
             if found:
