@@ -58,8 +58,14 @@ describe('create: every parameter', () => {
     succeeded(await service.post('/v1/table/bare/create', none));
     assert.deepEqual(succeeded(await service.post('/v1/table/bare/describe')).schema, { fields: [] });
     assert.equal((await service.post<unknown>('/v1/table/bare/count_rows')).body, 0);
-    for (const path of ['query', 'explain_plan', 'stats', 'maintain', 'index/list']) {
-      const body = path === 'explain_plan' ? { query: { vector: [], k: 1 } } : { vector: [], k: 1 };
+    const query = { vector: [], k: 1 };
+    for (const [path, body] of Object.entries({
+      query,
+      explain_plan: { query },
+      stats: {},
+      maintain: {},
+      'index/list': {},
+    })) {
       assert.equal((await service.post(`/v1/table/bare/${path}`, body)).status, 200, path);
     }
     refused(await service.post('/v1/table/bare/merge_insert?on=id', people([1], 'new')), 400, 12, /no column id/);
