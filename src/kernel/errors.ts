@@ -73,6 +73,12 @@ export const errorCatalogue = {
     'later',
     'The database of the catalog does not answer, or takes no such work at present; nothing was written.',
   ),
+  WriteEndsReaders: entry(
+    13,
+    400,
+    'never',
+    'The write ended two of the processes that compute for clients, or exceeded their memory twice; nothing was written.',
+  ),
   ReaderDied: entry(
     17,
     503,

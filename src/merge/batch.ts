@@ -75,7 +75,7 @@ export class Batch {
   readonly hasher: KeyHasher;
   #distinct: DistinctRows | undefined;
   #chunk: IpcChunk | undefined;
-  #prepared: { readonly parts: readonly RowsOf[]; readonly rows: PreparedRows } | undefined;
+  #prepared: { readonly parts: readonly RowsOf[] | undefined; readonly rows: PreparedRows } | undefined;
 
   constructor(requests: readonly MergeOfRows[], isByKeys: boolean, hasher: KeyHasher) {
     this.requests = requests;
@@ -172,14 +172,29 @@ export class Batch {
     });
   }
 
+  /** The rows of these parts, in their order, with the numbers of their keys: -1 for NULL. */
+  rowsOf(parts: readonly RowsOf[]): readonly { readonly source: number; readonly key: number }[] {
+    const keys = parts.flatMap(({ keep }, request) => [...this.keyOf(request).filter((_, row) => keep?.[row] !== 0)]);
+    return keys.map((key, source) => ({ source, key }));
+  }
+
   /** The rows to write: one for each key, and all of NULL. */
   get parts(): readonly RowsOf[] {
     return this.#rows.parts;
   }
 
-  /** Begins to write these rows; those of an earlier attempt are taken again if they are the same. */
-  prepare(dataset: HeadCommits, parts: readonly RowsOf[]): PreparedRows {
-    if (this.#prepared !== undefined && areEqual(this.#prepared.parts, parts)) return this.#prepared.rows;
+  /**
+   * Begins to write these rows; those of an earlier attempt are taken again if they are the same. `whole`: the same rows with what
+   * the head has in other columns, and so never those of an earlier attempt.
+   */
+  prepare(dataset: HeadCommits, parts: readonly RowsOf[], whole?: IpcChunk): PreparedRows {
+    if (whole !== undefined) {
+      this.discard();
+      const rows = dataset.prepareRows(whole);
+      this.#prepared = { parts: undefined, rows };
+      return rows;
+    }
+    if (this.#prepared?.parts !== undefined && areEqual(this.#prepared.parts, parts)) return this.#prepared.rows;
     this.discard();
     const isWhole = parts === this.#rows.parts || parts.every(({ keep }) => keep?.includes(0) !== true);
     const rows = dataset.prepareRows(isWhole ? this.chunk() : concatRows(parts));

@@ -8,15 +8,19 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { LRUCache } from 'lru-cache';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
+import { rowsOfFile } from '../arrow/stream/file-stream.ts';
 import type { BranchHead, EngineWrites, Snapshot, VersionFaults } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { fitted } from './fit-query.ts';
 import { requireFittingValues } from './fitting-values.ts';
+import { framed } from './framed-files.ts';
 import {
   frameHead,
+  lengthOf,
   type MessageFrame,
+  mostReplyBytes,
   type Order,
   plainError,
   type ReadAt,
@@ -74,6 +78,8 @@ interface Carried {
   readonly outcome: ReaderOutcome;
   readonly bytes?: readonly Buffer[];
 }
+
+type ReadWork = Extract<Work, { readonly kind: 'read' }>;
 
 class Reader {
   readonly #setup: ReaderSetup;
@@ -138,6 +144,8 @@ class Reader {
       }
       case 'query':
         return this.#queried(dataset, work.spec);
+      case 'read':
+        return this.#read(dataset, work.what);
       case 'explain': {
         const plan = await dataset.explain(await fitted(work.spec, dataset), work.form);
         return { outcome: { kind: 'explained', plan } };
@@ -154,6 +162,23 @@ class Reader {
       if (isLast) return { outcome: { kind: 'queried', version, rows: results.rows }, bytes };
       await this.#process.sendBytes(bytes);
     }
+  }
+
+  /** The files one after the other, each behind its length. */
+  async #read(dataset: KeptDataset, { columns, where, rows }: ReadWork['what']): Promise<Carried> {
+    const files = rows === undefined ? dataset.select(columns ?? [], where) : dataset.take(rows, columns);
+    let [waiting, numRows]: [Buffer[], number] = [[], 0];
+    for await (const file of files) {
+      numRows += rowsOfFile(file);
+      for (const part of framed(file)) {
+        if (lengthOf(waiting) + part.length > mostReplyBytes) {
+          await this.#process.sendBytes(waiting);
+          waiting = [];
+        }
+        waiting.push(part);
+      }
+    }
+    return { outcome: { kind: 'queried', version: await dataset.version(), rows: numRows }, bytes: waiting };
   }
 
   #watchMemory(mostResidentBytes: number): { readonly hasLooked: () => boolean; readonly stop: () => void } {
@@ -189,7 +214,7 @@ export class KeptDatasets {
   async use<Result>(at: ReadAt, run: (dataset: KeptDataset) => Promise<Result>): Promise<Result> {
     if (!at.isExact) return run(await this.#latest(at));
     const { location, branch, version } = at;
-    const dataset = await this.#engines[at.store].open({ location, branch, version });
+    const dataset = await this.#engines[at.store].open({ location, branch, version, isPrivate: at.store !== 'root' });
     try {
       return await run(dataset);
     } finally {

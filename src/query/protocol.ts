@@ -10,7 +10,7 @@ import type { ChangeStep } from '../engine/port/change.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
-import type { ToTry } from '../engine/port/reader-work.ts';
+import type { RowsToRead, ToTry } from '../engine/port/reader-work.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
@@ -93,6 +93,7 @@ export type Work =
   | { readonly kind: 'count'; readonly predicate: CheckedSql }
   /** The file of the step is the bytes of the message. */
   | { readonly kind: 'change'; readonly step: ChangeStep; readonly timeoutMs: number | undefined }
+  | { readonly kind: 'read'; readonly what: Pick<RowsToRead, 'columns' | 'where' | 'rows'> }
   | { readonly kind: 'index'; readonly spec: IndexSpec }
   | { readonly kind: 'trial'; readonly toTry: ToTry }
   | { readonly kind: 'query'; readonly spec: QuerySpec }

@@ -187,6 +187,11 @@ const always =
 const forObjectStores = /^(?:AWS_|GOOGLE_|AZURE_|OSS_)\w+$|^(?:https?|no|all)_proxy$/i;
 /** The engine warns of some queries each time, which is of no use to an operator. */
 const quiet = { LANCEDB_LOG: 'error' };
+/**
+ * The engine's optimizer calls itself for each column of a join, which its threads' stacks of 2 MiB have no room for. Of a larger one
+ * the system gives only what is used.
+ */
+const deepStacks = { RUST_MIN_STACK: String(64 * 2 ** 20) };
 /** A reader has as few arenas as the service itself (docs/adr/0010), also if its operator chose otherwise. */
 const fewArenas = { MALLOC_ARENA_MAX: '2' };
 
@@ -200,5 +205,5 @@ export function readerEnvironment(
     (entry): entry is [string, string] =>
       entry[1] !== undefined && (always.test(entry[0]) || (isObjectStore && forObjectStores.test(entry[0]))),
   );
-  return { ...quiet, ...Object.fromEntries(given), ...fewArenas };
+  return { ...quiet, ...deepStacks, ...Object.fromEntries(given), ...fewArenas };
 }

@@ -1,10 +1,12 @@
+import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
-import type { ReaderChange, ReaderChanges, VersionTrial } from '../engine/port/reader-work.ts';
+import type { ReaderChange, ReaderChanges, ReaderReading, VersionTrial } from '../engine/port/reader-work.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
+import { framedFiles } from './framed-files.ts';
 import { expectAnswer, type Queries, type QueryResult, type ReadAt, type Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 import { RelayedResult } from './relayed-result.ts';
@@ -72,6 +74,28 @@ export class ReaderQueries implements Queries, ReaderChanges {
       const extraBytes = this.#changeBytes + 4 * (file?.length ?? 0);
       const order = { at, work: { kind: 'change', step, timeoutMs }, extraBytes } as const;
       return expectAnswer(await this.#pool.ask(order, requester, file), 'changed').counts;
+    } catch (error) {
+      throw deadline.signal.aborted ? timedOut(error) : error;
+    } finally {
+      cancel();
+    }
+  }
+
+  async *read({ store, location, branch, timeoutMs, principal, ...what }: ReaderReading): AsyncIterable<IpcFile> {
+    const at: ReadAt = { store, location, branch, version: 0, isExact: true, lineage: '' };
+    const deadline = new AbortController();
+    const cancel = this.#abortAfter(timeoutMs, deadline);
+    const result = new RelayedResult({
+      signal: deadline.signal,
+      clock: this.#clock,
+      spool: this.#spools.spoolFor(principal ?? ''),
+      isReaderWanted: () => false, // it waits for nobody's network
+    });
+    const { signal, take } = result;
+    try {
+      const order = { at, work: { kind: 'read', what }, extraBytes: 0 } as const;
+      result.follow(this.#pool.ask(order, { principal: principal ?? '', signal, take }));
+      yield* framedFiles(result.parts);
     } catch (error) {
       throw deadline.signal.aborted ? timedOut(error) : error;
     } finally {

@@ -133,13 +133,13 @@ export class Committer {
     const { table, branch } = requests[0]!;
     const turn = underWay.turn(newest, () => this.#deps.recoveryMarks.beforeCommit(table, branch, newest.dataset));
     const first = { ...newest, turn };
-    let outcome = await this.#inTurn(underWay, () => this.#attempt(requests, batch, first, 1));
+    let outcome = await this.#inTurn(underWay, () => this.#attemptTwice(requests, batch, first, 1));
     let head = newest;
     for (let attempt = 2; outcome === 'overtaken' && attempt <= mostAttempts; attempt++) {
       if (attempt > 2 || turn.follows === undefined) this.#deps.metrics.commitOvertaken();
       requireTime(requests);
       head = await this.head(requests[0]!);
-      outcome = await this.#attempt(requests, batch, head, attempt);
+      outcome = await this.#attemptTwice(requests, batch, head, attempt);
       if (outcome !== 'overtaken') return { ...outcome, head, attempt };
     }
     if (outcome === 'overtaken') throw overtaken();
@@ -157,13 +157,22 @@ export class Committer {
     }
   }
 
+  /** Once more where the process ended that computed it: another may have ended it. Of one that ends the next process, too, it is the fault. */
+  async #attemptTwice(...of: Attempt): Promise<Committed | 'overtaken'> {
+    try {
+      return await this.#attempt(...of);
+    } catch (error) {
+      if (!hasEndedReader(error)) throw error;
+    }
+    try {
+      return await this.#attempt(...of);
+    } catch (error) {
+      throw hasEndedReader(error) ? endsReaders(error) : error;
+    }
+  }
+
   /** No write is refused, or found to change nothing, by a head that another program has left behind meanwhile. */
-  async #attempt(
-    requests: readonly WriteRequest[],
-    batch: WriteBatch,
-    head: Head,
-    attempt: number,
-  ): Promise<Committed | 'overtaken'> {
+  async #attempt(...[requests, batch, head, attempt]: Attempt): Promise<Committed | 'overtaken'> {
     try {
       await requireFit(requests, head);
       await this.#recordIntents(requests, head);
@@ -300,6 +309,8 @@ export class Committer {
   }
 }
 
+type Attempt = [requests: readonly WriteRequest[], batch: WriteBatch, head: Head, attempt: number];
+
 /** A batch that was committed to the head. */
 interface CommittedBatch extends Committed {
   readonly head: Head;
@@ -346,6 +357,19 @@ async function isBehind({ dataset, version, turn }: Head): Promise<boolean> {
   await dataset.refresh();
   return (await dataset.version()) !== version;
 }
+
+/** Not at the deadline, nor because the service is stopping. */
+const hasEndedReader = (error: unknown): error is LancegateError =>
+  error instanceof LancegateError &&
+  error.kind === 'ReaderDied' &&
+  ['signal', 'exit', 'memory', 'protocol'].includes(String(error.internal?.reason));
+
+const endsReaders = (cause: LancegateError): LancegateError =>
+  new LancegateError(
+    'WriteEndsReaders',
+    `the write was tried twice: ${cause.message}; send fewer rows or columns at a time, or a simpler condition`,
+    { cause, ...(cause.internal && { internal: cause.internal }) },
+  );
 
 const isFaultOfWrite = (error: unknown): boolean => error instanceof FaultyPart || isFaultOfOne(error);
 

@@ -304,8 +304,8 @@ export class Stage {
     yield* dataset.select(columns, where);
   }
 
-  async #beforeAddresses(columns: readonly Projection[], interruptions: Interruptions): Promise<void> {
-    if (!columns.some(({ expression }) => expression === rowAddress)) return;
+  async #beforeAddresses(columns: readonly Projection[] | undefined, interruptions: Interruptions): Promise<void> {
+    if (!columns?.some(({ expression }) => expression === rowAddress)) return;
     this.addressReadings += 1;
     await interruptions.readAddresses?.();
   }

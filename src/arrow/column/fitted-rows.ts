@@ -110,7 +110,7 @@ function nullsOf(field: Field, length: number, path: readonly string[], hasNulls
 }
 
 /** A field without NULL has none inside a struct that is NULL: what it holds there counts for nothing. */
-function nulls(field: Field, length: number, hasNulls: boolean): ColumnData {
+export function nulls(field: Field, length: number, hasNulls = true): ColumnData {
   const { offsetBytes, valueBits = 0, childValues = 0 } = columnLayout(field);
   return {
     length,

@@ -10,7 +10,8 @@ export type ChangeStep =
   /** The file has the rows and the columns of all that the branch has afterwards. */
   | { readonly kind: 'overwrite'; readonly rows: number }
   | UpdateStep
-  | { readonly kind: 'delete'; readonly where: CheckedSql }
+  /** `parameter`: what errors call the condition. */
+  | { readonly kind: 'delete'; readonly where: CheckedSql; readonly parameter?: string }
   | { readonly kind: 'add columns'; readonly columns: readonly NewColumn[] }
   /** The file has the columns and no rows: they are NULL in every row. */
   | { readonly kind: 'add null columns' }
@@ -119,16 +120,15 @@ export function keepsColumns(step: ChangeStep): boolean {
   }
 }
 
-/** Steps that evaluate what a client wrote in SQL, or read the whole table for it, which native code may die of (P12). */
+/** Steps that compute, which native code may die of (P12). The others encode checked rows, or change metadata. */
 export function runsInReader(step: ChangeStep): boolean {
   switch (step.kind) {
     case 'update':
     case 'delete':
     case 'add columns':
     case 'alter columns':
-      return true;
     case 'merge':
-      return hasClientFilter(step.spec);
+      return true;
     case 'append':
     case 'overwrite':
     case 'add null columns':
@@ -138,10 +138,6 @@ export function runsInReader(step: ChangeStep): boolean {
       return false;
   }
 }
-
-/** Whether a client wrote any of the merge's SQL. */
-const hasClientFilter = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
-  [whenMatchedUpdateAll, whenNotMatchedBySourceDelete].some((when) => typeof when === 'object' && when.isOurs !== true);
 
 /** Until when a change has time, and whose share it counts against. */
 export interface ChangeLimits {

@@ -4,9 +4,10 @@ import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import type { ChangeLimits, ChangeStep, ManifestChange } from './change.ts';
+import type { ColumnView, RowReads } from './column-view.ts';
 import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
-import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
+import type { MergeCounts, MergeSpec } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
 import type { ToTry } from './reader-work.ts';
 import type {
@@ -74,20 +75,13 @@ export interface TableStatistics {
 }
 
 /** One version of a branch. If it was opened at its newest version, reads move along with that. */
-export interface Snapshot {
+export interface Snapshot extends RowReads {
   /** What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. */
   readonly lineage: symbol;
   version(): Promise<number>;
   schema(): Promise<Schema>;
   columns(): Promise<TableColumns>;
   countRows(filter?: CheckedSql): Promise<number>;
-  /**
-   * Result batches, each a complete IPC file of its own, as large as the engine makes them. At least one, so that the
-   * schema is known.
-   */
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
-  /** Result batches as those of `select`, in any order. Rows that are not there are passed over. */
-  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile>;
   /** Read from the manifest alone. */
   statistics(): Promise<TableStatistics>;
   close(): void;
@@ -124,6 +118,8 @@ export interface HeadCommits {
    * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
    */
   shadow(): Promise<Shadow>;
+  /** These columns, by their names, as they are at `version`; undefined where there can be no view. */
+  view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined>;
   /** The live rows, for `replaceRows`; undefined where rows cannot be replaced by their addresses. */
   liveRows(): LiveRows | undefined;
   /** Begins to write rows for `replaceRows`, which throws what fails. */

@@ -1,16 +1,11 @@
 import type { Filtered } from '../../kernel/checked-sql.ts';
 
-export interface Filter extends Filtered {
-  /** Built by the service, with a client's keys as literals only: it costs no more than the merge and runs in the same process. */
-  readonly isOurs?: boolean;
-}
-
 export interface MergeSpec {
   /** Top-level columns of the table, exactly as the schema spells them. */
   readonly on: readonly string[];
-  readonly whenMatchedUpdateAll: boolean | Filter;
+  readonly whenMatchedUpdateAll: boolean | Filtered;
   readonly whenNotMatchedInsertAll: boolean;
-  readonly whenNotMatchedBySourceDelete: boolean | Filter;
+  readonly whenNotMatchedBySourceDelete: boolean | Filtered;
   readonly useIndex: boolean;
 }
 

@@ -1,9 +1,11 @@
 /** Work on datasets of the engine that other processes do: native code may die of it (P12). */
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName, Location } from '../../kernel/ids.ts';
 import type { ChangeLimits, ChangeStep } from './change.ts';
 import type { IndexSpec } from './index-spec.ts';
-import type { MergeCounts } from './merge-spec.ts';
+import type { MergeCounts, Projection } from './merge-spec.ts';
+import type { RowAddressSql } from './row-address.ts';
 
 /** A step that evaluates what a client wrote, for a dataset of this engine at its checked-out version. */
 export interface ReaderChange extends ChangeLimits {
@@ -28,12 +30,24 @@ export interface VersionTrial extends Omit<ReaderChange, 'step' | 'file' | 'line
   readonly toTry: ToTry;
 }
 
-/** Runs such steps in another process, with the contract of `EngineWrites.change`: native code may die of a filter (P12). */
+/** What is read of a dataset: as `Snapshot.take` where there are `rows`, else as `Snapshot.select`. */
+export interface RowsToRead extends ChangeLimits {
+  readonly columns: readonly Projection[] | undefined;
+  readonly where: CheckedSql | undefined;
+  readonly rows: readonly RowAddressSql[] | undefined;
+}
+
+/** Of the newest version of a dataset that only this service writes to. */
+export type ReaderReading = RowsToRead & Pick<ReaderChange, 'store' | 'location' | 'branch'>;
+
+/** Does in another process what the engine computes for a client: native code may die of it (P12). */
 export interface ReaderChanges {
-  /** Settles only when nothing can still commit. */
+  /** With the contract of `EngineWrites.change`. Settles only when nothing can still commit. */
   change(change: ReaderChange): Promise<MergeCounts>;
   /** Why the version cannot be read, in words for its writer; undefined where it can. */
   fault(trial: VersionTrial): Promise<string | undefined>;
+  /** To be read to the end, or left. */
+  read(reading: ReaderReading): AsyncIterable<IpcFile>;
 }
 
 /** Who wants an index, and for how long. */

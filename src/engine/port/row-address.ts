@@ -127,6 +127,20 @@ export function addressesIn(ids: readonly number[]): CheckedSql {
   return ownSql(terms.join(' OR '));
 }
 
+/** A filter for the rows at these addresses, at least one. Consecutive ones share a range, which is parsed sooner than each. */
+export function addressesAmong(addresses: readonly RowAddressSql[]): CheckedSql {
+  const sorted = BigUint64Array.from(addresses, BigInt).sort();
+  const single: bigint[] = [];
+  const terms: string[] = [];
+  for (let from = 0, end = 1; from < sorted.length; from = end, end += 1) {
+    while (end < sorted.length && sorted[end] === sorted[end - 1]! + 1n) end += 1;
+    if (end - from < 4) single.push(...sorted.subarray(from, end));
+    else terms.push(`(${rowAddress} >= ${sorted[from]} AND ${rowAddress} <= ${sorted[end - 1]})`);
+  }
+  if (single.length > 0) terms.push(`${rowAddress} IN (${single.join(', ')})`);
+  return ownSql(terms.join(' OR '));
+}
+
 /** A filter for the rows of a fragment and of all that came after it. */
 export const addressesFrom = (id: number): CheckedSql => ownSql(`${rowAddress} >= ${start(id)}`);
 

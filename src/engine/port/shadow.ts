@@ -1,6 +1,7 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { ChangeLimits, ChangeStep } from './change.ts';
+import type { ColumnView } from './column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
 import type { RowAddressSql } from './row-address.ts';
 import type { TableColumns } from './table-columns.ts';
@@ -21,20 +22,22 @@ export interface Shadow {
   /** False where each step commits to the branch itself. */
   readonly isPrivate: boolean;
   /**
-   * Past `timeoutMs` it throws `TimedOut`. A filter that a client wrote runs in a reader process (`ReaderDied`) and counts against
-   * the share of `principal` (`principalKey`).
+   * Past `timeoutMs` it throws `TimedOut`. It runs in a reader process (`ReaderDied`) and counts against the share of `principal`
+   * (`principalKey`).
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeTotals>;
-  /** Any step; `file` where the step has one. As `merge`, what a client wrote runs in a reader process. */
+  /** Any step; `file` where the step has one. As `merge`, what the engine computes runs in a reader process. */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals>;
   /** Returns how many there were; addresses without a row are passed over. */
-  deleteRows(addresses: readonly RowAddressSql[]): Promise<number>;
-  /** Deletes rows by SQL that this service wrote. Returns how many rows it deleted. */
-  deleteWhere(predicate: CheckedSql): Promise<number>;
+  deleteRows(addresses: readonly RowAddressSql[], limits?: ChangeLimits): Promise<number>;
+  /** Returns how many rows it deleted. */
+  deleteWhere(predicate: CheckedSql, limits?: ChangeLimits): Promise<number>;
   /** As they are after the steps so far. */
   columns(): Promise<TableColumns>;
   /** As `Dataset.select`, of the rows as they are after the steps so far. */
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile>;
+  select(columns: readonly Projection[], where: CheckedSql | undefined, limits?: ChangeLimits): AsyncIterable<IpcFile>;
+  /** Some columns of the rows as they are after the steps so far. */
+  view(columns: readonly string[], limits: ChangeLimits): Promise<ColumnView>;
   /**
    * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
    * written, and the work is to be done again in a new shadow. `requireTime` throws where the time for it is over; it is not

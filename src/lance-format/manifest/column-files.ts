@@ -56,6 +56,20 @@ export function fragmentsWithout(file: Buffer, gone: readonly (readonly string[]
   });
 }
 
+/** The encoded fields of columns with these names, and of what is in them. A field comes after the one that it is in. */
+export function fieldsOfColumns(fields: readonly Uint8Array[], names: ReadonlySet<string>): readonly Uint8Array[] {
+  const taken = new Set<number>();
+  const known = new Set<number>();
+  return fields.filter((each) => {
+    const { id = 0, name = '', parentId } = decode(field, each, ['id', 'name', 'parentId']);
+    const parent = parentId === undefined ? 0 : Number(parentId);
+    const isTaken = known.has(parent) ? taken.has(parent) : names.has(name);
+    known.add(id);
+    if (isTaken) taken.add(id);
+    return isTaken;
+  });
+}
+
 /** The ids of the fields that are not at these paths, nor in one that is. A field comes after the one that it is in. */
 function fieldsWithout(fields: readonly Uint8Array[], gone: ReadonlySet<string>): ReadonlySet<number> {
   const paths = new Map<number, readonly string[]>();

@@ -3,6 +3,7 @@
  * calls a shallow clone), and keeps the other one's fragment ids, columns and indexes. The engine may change it at will.
  * `lifted-version.ts` has the versions that its results become.
  */
+import { fieldsOfColumns } from '../manifest/column-files.ts';
 import { basePathsFlag, ofOneVersion, requireReplaceable } from '../manifest/next-manifest.ts';
 import { fragmentId, manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
 import {
@@ -34,23 +35,27 @@ interface ShadowRequest {
    * is not JSON, which the bytes that programs have stored may be.
    */
   readonly hasJsonAsBytes?: boolean;
+  /** Names of columns: the shadow has these and no others, and no indexes. Such a shadow is not lifted. */
+  readonly columns?: ReadonlySet<string>;
 }
 
 /** Throws `NotReplaceable` for a table whose manifest would say something wrong in one of the two datasets. */
 export function shadowManifest(
   original: Buffer,
-  { folder, version, only, hasJsonAsBytes = false }: ShadowRequest,
+  { folder, version, only, columns, hasJsonAsBytes = false }: ShadowRequest,
 ): Buffer {
   const { message, indexes } = sectionsOf(original);
   const known = requireReplaceable(message, indexes);
   const baseId = baseIdIn(known);
   const change: BaseChange = { from: undefined, to: baseId };
+  const wanted = columns === undefined ? known.fields : fieldsOfColumns(known.fields ?? [], columns);
+  const fields = hasJsonAsBytes ? wanted?.map(jsonAsBytes) : wanted;
   const shadow = edit(manifest, message, {
     ...ofOneVersion,
     version,
     branch: undefined,
     timestamp: known.timestamp,
-    ...(hasJsonAsBytes && { fields: known.fields?.map(jsonAsBytes) }),
+    ...(fields !== known.fields && { fields }),
     fragments: known.fragments
       .filter((each) => only?.has(fragmentId(each)) !== false)
       .map((each) => fragmentWith(change, each)),
@@ -58,7 +63,8 @@ export function shadowManifest(
     readerFlags: known.readerFlags | basePathsFlag,
     writerFlags: known.writerFlags | basePathsFlag,
   });
-  const shadowIndexes = only === undefined ? indexes && indexesWith(change, indexes) : undefined;
+  const isPart = only !== undefined || columns !== undefined;
+  const shadowIndexes = isPart ? undefined : indexes && indexesWith(change, indexes);
   return manifestFileOf({ message: shadow, indexes: shadowIndexes, transaction: undefined }, original);
 }
 

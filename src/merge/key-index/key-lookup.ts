@@ -40,6 +40,12 @@ export function soughtKeys(batch: Batch): SoughtKeys {
   return { on, keys, hasher, where: branch === undefined ? shortFilter(on, keyLiterals(batch)) : undefined };
 }
 
+/** As `soughtKeys`, in a view: it has no indexes. */
+export const soughtInView = (batch: Batch): SoughtKeys => ({
+  ...soughtKeys(batch),
+  where: shortFilter(batch.first.on, keyLiterals(batch)),
+});
+
 const shortFilter = (on: readonly FieldPath[], literals: readonly (readonly string[])[]): CheckedSql | undefined =>
   literals.every(({ length }) => length <= mostLiterals) ? keyFilter(on, literals) : undefined;
 

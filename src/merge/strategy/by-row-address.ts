@@ -1,26 +1,35 @@
 import { setImmediate } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import type { RowsOf } from '../../arrow/column/concat-rows.ts';
+import { concatRows, type RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
-import type { CommitTurn, Replaced, RowAddress } from '../../engine/port/row-address.ts';
-import { type Committed, type Head, unchanged } from '../../write/write.ts';
+import {
+  addressOf,
+  type CommitTurn,
+  type PreparedRows,
+  type Replaced,
+  type RowAddress,
+} from '../../engine/port/row-address.ts';
+import { principalKey } from '../../kernel/request-scope.ts';
+import { type Committed, type Head, longestTime, unchanged } from '../../write/write.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
 import { type FoundRows, type KeyIndex, PlannedRows } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import { sliceRows } from '../key-index/key-lookup.ts';
+import { NotAssembled, WholeRows } from './whole-rows.ts';
 
 /** The schemas of one table's sources are few. */
 const mostRefused = 64;
 
 /**
- * Merges whole rows by their keys alone, where the key index knows their addresses: the engine only encodes the new rows, and
- * deletion vectors hide the old ones. Rows that the merge would not write are left out before.
+ * Merges by keys alone, where the key index knows the addresses of their rows: the engine only encodes the new rows, and deletion
+ * vectors hide the old ones. Rows that the merge would not write are left out before; columns that the source does not send are
+ * read at the addresses, so that whole rows are written.
  *
- * A key that another program has doubled has one row after an upsert. A merge that only updates does not apply then, as it updates
- * all rows of the key.
+ * A key that another program has doubled has one row after an upsert of whole rows. A merge that only updates, or sends some of the
+ * columns, does not apply then, as it updates all rows of the key.
  */
 export class ByRowAddress {
   readonly #index: KeyIndexLoader;
@@ -41,19 +50,34 @@ export class ByRowAddress {
    * up. Nothing is written in either case. Throws what fails the batch: `FaultyPart` says which of its merges did.
    */
   async commit(batch: Batch, head: Head): Promise<Committed | 'does not apply' | 'overtaken'> {
-    if (!(await this.#isFor(batch, head.dataset))) return 'does not apply';
+    const isFor = await this.#isFor(batch, head.dataset);
+    if (isFor === false) return 'does not apply';
+    // The rows that a planned version has cannot be read.
+    if (head.turn?.follows !== undefined && isFor === 'partial') return 'overtaken';
     const index = await this.#index.at(head, batch.first);
     if (index === undefined) return 'does not apply';
     if (batch.numRows > sliceRows) await setImmediate();
     const found = index.find(batch.keys);
-    if (!batch.inserts && found.surplus.size > 0) return 'does not apply';
+    if ((!batch.inserts || isFor === 'partial') && found.surplus.size > 0) return 'does not apply';
     const parts = rowsToWrite(batch, found);
     if (parts.every(isEmpty)) return unchanged(batch.requests, head);
-    const old = batch.updates ? addressesOf(found) : [];
     // A reader has refreshed the dataset since, or the commit that this one follows was not made.
     if (index.tracked.version !== head.version) return 'overtaken';
+    const rows =
+      isFor === 'whole' ? batch.prepare(head.dataset, parts) : await this.#completed(batch, parts, found, head);
+    if (rows === 'other columns') return this.#refuse(batch.first, await head.dataset.schema(), index);
+    if (rows === 'too much at once') return 'does not apply';
+    return this.#replace(index, batch, { found, parts, rows }, head);
+  }
+
+  async #replace(
+    index: KeyIndex,
+    batch: Batch,
+    { found, parts, rows }: { found: FoundRows; parts: readonly RowsOf[]; rows: PreparedRows },
+    head: Head,
+  ): Promise<Committed | 'does not apply' | 'overtaken'> {
+    const old = batch.updates ? addressesOf(found) : [];
     const properties = head.note?.(countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert));
-    const rows = batch.prepare(head.dataset, parts);
     const { turn, end } = planning(index, batch, parts, head.turn);
     const replaced = await head.dataset.replaceRows(index.tracked, old, rows, { properties, turn }).catch((error) => {
       end();
@@ -71,7 +95,7 @@ export class ByRowAddress {
 
   /** The engine took so long for a batch. If this strategy could have taken it, whether to read the key index is weighed. */
   async didWithout(batch: Batch, head: Head, engineMs: number): Promise<void> {
-    if (await this.#isFor(batch, head.dataset)) await this.#index.didWithout(head, batch, engineMs);
+    if ((await this.#isFor(batch, head.dataset)) !== false) await this.#index.didWithout(head, batch, engineMs);
   }
 
   #committed(batch: Batch, found: FoundRows, version: number, learn: () => void): Committed {
@@ -88,12 +112,40 @@ export class ByRowAddress {
     };
   }
 
-  /** Nothing is tried with columns that the table has otherwise, or without some of its columns: the index would be read in vain. */
-  async #isFor({ isByKeys, first: { chunk } }: Batch, dataset: Snapshot): Promise<boolean> {
+  /** Nothing is tried with columns that the table has otherwise: the index would be read in vain. */
+  async #isFor({ isByKeys, first: { chunk } }: Batch, dataset: Snapshot): Promise<false | 'whole' | 'partial'> {
     if (!isByKeys) return false;
-    const schema = await dataset.schema();
-    const isWhole = chunk.schema.fields.length === schema.fields.length;
-    return isWhole && (this.#refused.size === 0 || this.#refused.get(schemaFingerprint(chunk)) !== schema);
+    const table = await dataset.columns();
+    if (this.#refused.size > 0 && this.#refused.get(schemaFingerprint(chunk)) === table.schema) return false;
+    if (chunk.schema.fields.length === table.schema.fields.length) return 'whole';
+    return WholeRows.areFor(chunk, table) && 'partial';
+  }
+
+  /** The rows of a partial source with the other columns of the rows that they update. */
+  async #completed(
+    batch: Batch,
+    parts: readonly RowsOf[],
+    { rows }: FoundRows,
+    { dataset, version }: Head,
+  ): Promise<PreparedRows | NotAssembled['why']> {
+    const limits = { timeoutMs: longestTime(batch.requests), principal: principalKey(batch.first.scope.principal) };
+    const whole = new WholeRows(concatRows(parts), await dataset.columns(), async (columns) => {
+      const view = await dataset.view(version, columns, limits);
+      if (view === undefined) throw new NotAssembled('other columns');
+      return view;
+    });
+    const toWrite = batch.rowsOf(parts).map(({ source, key }) => {
+      const address = batch.updates ? rows.get(key) : undefined;
+      return { source, old: address && addressOf(address) };
+    });
+    try {
+      return batch.prepare(dataset, parts, await whole.whole(toWrite));
+    } catch (error) {
+      if (error instanceof NotAssembled) return error.why;
+      throw error;
+    } finally {
+      whole.discard();
+    }
   }
 
   /**

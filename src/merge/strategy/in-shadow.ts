@@ -8,8 +8,10 @@ import { type Committed, type Counted, type Head, longestTime, unchanged } from 
 import type { Batch } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
+import { mergeMatched } from './matched-rows.ts';
 import { mergeNested } from './nested.ts';
-import { deleteSurplus, leavesOneRow } from './strategy.ts';
+import { deleteSurplus, leavesOneRow, type Rows } from './strategy.ts';
+import { isWide, WholeRows } from './whole-rows.ts';
 
 /** What was merged into a shadow. */
 interface ShadowMerge {
@@ -62,7 +64,7 @@ export class InShadow {
 
   async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
     const target = { columns: await dataset.columns(), shadow };
-    if (needsPromotedKeys(batch))
+    if (needsPromotedKeys(batch) || canMatch(batch, target))
       return { ...(await mergeInto(this.#engine, target, batch, false)), gainsByIndex: false };
     const useIndex = batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
     const gainsByIndex = await dataset.gainsByIndex(specOf(batch, useIndex), batch.chunk().file.length);
@@ -126,16 +128,26 @@ type MergedRows = Omit<ShadowMerge, 'gainsByIndex'>;
 
 async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, useIndex: boolean): Promise<MergedRows> {
   const remainingMs = () => longestTime(batch.requests);
-  if (needsPromotedKeys(batch)) return mergeNested(engine, target, batch, remainingMs);
   const { columns, shadow } = target;
+  if (canMatch(batch, target)) return mergeMatched(engine, target, batch, remainingMs);
+  if (needsPromotedKeys(batch)) return mergeNested(engine, target, batch, remainingMs);
   const principal = principalKey(batch.first.scope.principal);
   const totals = await shadow.merge(specOf(batch, useIndex), batch.chunk().file, remainingMs(), principal);
-  const surplusRows = await deleteSurplus(shadow, batch, columns.schema.fields.length, totals);
+  const limits = { timeoutMs: remainingMs(), principal };
+  const rows: Rows = {
+    select: (projections, where) => shadow.select(projections, where, limits),
+    deleteRows: (addresses) => shadow.deleteRows(addresses, limits),
+  };
+  const surplusRows = await deleteSurplus(rows, batch, columns.schema.fields.length, totals);
   return { totals: withSurplus(totals, surplusRows), surplusRows };
 }
 
 const needsPromotedKeys = (batch: Batch): boolean =>
   batch.hasSpellings || batch.first.on.some(({ segments }) => segments.length > 1);
+
+/** Where the steps are commits of their own, readers would see rows missing between them. */
+const canMatch = (batch: Batch, { columns, shadow }: MergeTarget): boolean =>
+  shadow.isPrivate && isWide(columns.schema) && WholeRows.areFor(batch.first.chunk, columns);
 
 const specOf = ({ first: { spec, on } }: Batch, useIndex: boolean): MergeSpec => ({
   ...spec,

@@ -12,9 +12,10 @@ import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Field } from '../../arrow/schema/schema.ts';
 import { joinFiles } from '../../arrow/stream/ipc-chunks.ts';
-import type { EngineWrites, Snapshot } from '../../engine/port/dataset.ts';
+import type { ChangeLimits } from '../../engine/port/change.ts';
+import type { EngineWrites } from '../../engine/port/dataset.ts';
 import type { Datasets, Scratch } from '../../engine/port/engine.ts';
-import type { Filter, MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
+import type { MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
@@ -46,16 +47,19 @@ export async function mergeNested(
   try {
     const columns = target.columns.schema.fields;
     const candidates = keyFilter(batch.first.on, keyLiterals(batch));
-    const found = await copyCandidates(scratch, target.shadow, columns, batch, candidates);
+    const principal = principalKey(batch.first.scope.principal);
+    const limits = () => ({ principal, timeoutMs: remainingMs() });
+    const projections = [...keyProjections(batch.first), originProjection('target'), ...columnProjections(columns)];
+    const copied = await joined(target.shadow.select(projections, candidates, limits()));
+    const found = await scratch.create('target', copied);
     const merged = await mergeInScratch(scratch, found, batch, remainingMs());
     const surplusRows = await deleteSurplus(found, batch, columns.length, merged, promotedKeys(batch));
-    const deletedRows = await deleteOld(target, batch, candidates, remainingMs());
+    const deletedRows = await deleteOld(target, batch, candidates, limits());
     const added = batch.updates || deletesOthers(batch) ? everyRow : ownSql(`${originColumn} = 'source'`);
     const addedRows = await found.countRows(added);
     if (addedRows > 0) {
-      const file = await collect(found, columnProjections(columns), added);
-      const limits = { timeoutMs: undefined, principal: undefined };
-      await target.shadow.change({ kind: 'append', rows: addedRows }, file, limits);
+      const file = await joined(found.select(columnProjections(columns), added));
+      await target.shadow.change({ kind: 'append', rows: addedRows }, file, limits());
     }
     // Rows that stay or were updated are deleted and added, which the difference of the two leaves out.
     const numDeletedRows = deletedRows - addedRows + merged.numInsertedRows;
@@ -85,17 +89,6 @@ const originProjection = (origin: 'target' | 'source'): Projection => ({
   expression: `'${origin}'`,
 });
 
-async function copyCandidates(
-  scratch: Scratch,
-  shadow: Shadow,
-  columns: readonly Field[],
-  { first }: Batch,
-  where: CheckedSql,
-): Promise<Snapshot & EngineWrites> {
-  const projections = [...keyProjections(first), originProjection('target'), ...columnProjections(columns)];
-  return scratch.create('target', await collect(shadow, projections, where));
-}
-
 async function mergeInScratch(
   scratch: Scratch,
   found: EngineWrites,
@@ -106,11 +99,8 @@ async function mergeInScratch(
   const chunk = batch.chunk();
   const sent = await scratch.create('source', chunk.file);
   const columns = columnProjections(chunk.schema.fields);
-  const source = await collect(
-    sent,
-    [...keyProjections(batch.first), originProjection('source'), ...columns],
-    everyRow,
-  );
+  const projections = [...keyProjections(batch.first), originProjection('source'), ...columns];
+  const source = await joined(sent.select(projections, everyRow));
   const keys = on.map((_, index) => keyColumn(index));
   return found.merge({ ...spec, on: keys }, source, timeoutMs, principalKey(scope.principal));
 }
@@ -118,14 +108,14 @@ async function mergeInScratch(
 /** Deletes the rows that are added again, and those that the merge deletes by source. Returns how many. */
 async function deleteOld(
   { columns, shadow }: NestedTarget,
-  { first: { spec, on, scope }, updates }: Batch,
+  { first: { spec, on }, updates }: Batch,
   candidates: CheckedSql,
-  timeoutMs: number | undefined,
+  limits: ChangeLimits,
 ): Promise<number> {
   const deletes = spec.whenNotMatchedBySourceDelete;
-  if (deletes === false) return updates ? shadow.deleteWhere(candidates) : 0;
-  if (deletes === true) return shadow.deleteWhere(everyRow);
-  const filter: Filter = { filter: ownSql(`(${candidates}) OR ((${candidates}) IS NOT TRUE AND (${deletes.filter}))`) };
+  if (deletes === false) return updates ? shadow.deleteWhere(candidates, limits) : 0;
+  if (deletes === true) return shadow.deleteWhere(everyRow, limits);
+  const filter = { filter: ownSql(`(${candidates}) OR ((${candidates}) IS NOT TRUE AND (${deletes.filter}))`) };
   // A client's filter runs in a reader, which merges: with an empty source, which no row matches.
   const onlyDeleting = {
     on: [on[0]?.segments[0] ?? ''],
@@ -134,16 +124,10 @@ async function deleteOld(
     whenNotMatchedBySourceDelete: filter,
     useIndex: false,
   };
-  const { numDeletedRows } = await shadow.merge(onlyDeleting, columns.file, timeoutMs, principalKey(scope.principal));
+  const { numDeletedRows } = await shadow.merge(onlyDeleting, columns.file, limits.timeoutMs, limits.principal);
   return numDeletedRows;
 }
 
-async function collect(
-  from: Pick<Shadow, 'select'>,
-  columns: readonly Projection[],
-  where: CheckedSql,
-): Promise<IpcFile> {
-  const files: IpcFile[] = [];
-  for await (const file of from.select(columns, where)) files.push(file);
-  return joinFiles(files);
+async function joined(files: AsyncIterable<IpcFile>): Promise<IpcFile> {
+  return joinFiles(await Array.fromAsync(files));
 }

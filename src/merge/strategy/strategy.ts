@@ -1,11 +1,12 @@
 /** What the strategies have in common: an upsert of whole rows leaves one row of each key. */
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
+import type { RowReads } from '../../engine/port/column-view.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
-import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
+import type { MergeTotals } from '../../engine/port/shadow.ts';
 import type { Batch } from '../batch.ts';
 import { addressesByKey, soughtKeys } from '../key-index/key-lookup.ts';
 
-type Rows = Pick<Shadow, 'select'> & {
+export type Rows = Pick<RowReads, 'select'> & {
   deleteRows(addresses: readonly RowAddressSql[]): Promise<unknown>;
 };
 

@@ -9,6 +9,7 @@ import {
   type ManifestChange,
   runsInReader,
 } from '../../port/change.ts';
+import type { ColumnView } from '../../port/column-view.ts';
 import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
@@ -138,6 +139,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return { ...step, spec: { ...step.spec, useIndex } };
   }
 
+  view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined> {
+    return engineCall('open', async () => this.#commits?.shadows.view(version, columns, limits));
+  }
+
   liveRows(): LiveRows | undefined {
     return this.#commits && new LiveRowMap(this.#commits.versionsFolder);
   }
@@ -203,13 +208,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  deleteWhere(predicate: CheckedSql): Promise<number> {
-    return engineCall('maintain', async () => {
-      this.head.requireWritable();
-      const { version, numDeletedRows } = await (await this.head.table()).delete(predicate);
-      this.head.committed(version);
-      return numDeletedRows;
-    });
+  async deleteWhere(where: CheckedSql): Promise<number> {
+    const limits = { timeoutMs: undefined, principal: undefined };
+    return (await this.change({ kind: 'delete', where }, undefined, limits)).numDeletedRows;
   }
 
   note(properties: Readonly<Record<string, string>> | undefined): void {

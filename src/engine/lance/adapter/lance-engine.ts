@@ -43,6 +43,7 @@ import { VersionsFolder } from '../head/dataset-head.ts';
 import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { BranchShadows } from '../shadow/branch-shadows.ts';
+import { ColumnViews } from '../shadow/column-views.ts';
 import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { BranchMirror } from '../store/branch-mirror.ts';
@@ -338,7 +339,9 @@ export class LanceEngine implements Engine {
     const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
     const readWhole = (version: number) =>
       isMirrored ? readManifest(versionsFolder, version) : readWholeVersion(folder, version);
-    const { changeInReader, buildInProcess } = this.#otherProcesses.ofShadows(location, branch);
+    const { changeInReader, buildInProcess, readInReader } = this.#otherProcesses.ofShadows(location, branch);
+    const connect = (at: string) => this.#connect(at);
+    const views = new ColumnViews({ stagingFolder: stagingFolder(folder), connect, readInReader });
     const folders = this.#shadowFolders;
     const { notes, parts } = withNotes({ commits, fresh });
     const proposals = new Proposals({
@@ -353,7 +356,7 @@ export class LanceEngine implements Engine {
       inRemoval: this.#inRemoval,
       replacement: new RowReplacement({ folder, staging, ...parts }),
       manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, proposals, ...parts }),
-      shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, ...parts }),
+      shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, views, ...parts }),
       preparation: { folder, staging, buildInProcess, ...parts },
       indexChoice: new IndexChoice(versionsFolder),
     };

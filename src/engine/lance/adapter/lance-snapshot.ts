@@ -55,7 +55,7 @@ export class LanceSnapshot implements Snapshot {
     return resultsOf(async () => queryOf(await this.head.table(), where), columns);
   }
 
-  take(rows: readonly RowAddressSql[], columns: readonly Projection[]): AsyncIterable<IpcFile> {
+  take(rows: readonly RowAddressSql[], columns?: readonly Projection[]): AsyncIterable<IpcFile> {
     return resultsOf(async () => (await this.head.table()).takeRowIds(rows.map(BigInt)), columns);
   }
 

@@ -1,14 +1,15 @@
-/** What of a dataset other processes do, each told which dataset it is: changes that clients wrote, and builds of indexes. */
+/** What of a dataset other processes do, each told which dataset it is: changes that clients want, and builds of indexes. */
 import type { BranchName, Location } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { TryVersion } from '../commit/proposals.ts';
 import type { BranchShadowsParts } from '../shadow/branch-shadows.ts';
+import type { ColumnViewsParts } from '../shadow/column-views.ts';
 import type { DatasetBuilds, ReaderOfDataset } from './surroundings.ts';
 
 export interface ProcessPools {
-  /** Without it, what clients wrote runs in this process. */
+  /** Without it, what the engine computes for clients runs in this process. */
   readonly readerChanges?: ReaderChanges | undefined;
   /** Without it, all indexes are built in this process. */
   readonly indexBuilds?: IndexBuilds | undefined;
@@ -39,11 +40,14 @@ export class OtherProcesses {
   ofShadows(
     location: Location,
     branch: BranchName | undefined,
-  ): Pick<BranchShadowsParts, 'changeInReader'> & Pick<PreparationParts, 'buildInProcess'> {
+  ): Pick<BranchShadowsParts, 'changeInReader'> &
+    Pick<PreparationParts, 'buildInProcess'> &
+    Pick<ColumnViewsParts, 'readInReader'> {
     const { readerChanges, indexBuilds } = this.#pools;
     const at = (name: string) => shadowOf(location, branch, name);
     return {
       changeInReader: readerChanges && ((name, change) => readerChanges.change({ ...change, ...at(name) })),
+      readInReader: readerChanges && ((name, rows) => readerChanges.read({ ...rows, ...at(name) })),
       buildInProcess:
         indexBuilds && ((name, spec, scope) => indexBuilds.build({ ...scope, ...at(name), version: 1, spec })),
     };

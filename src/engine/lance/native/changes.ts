@@ -2,7 +2,7 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { shownCharacters } from '../../../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
-import { type ChangeStep, runsInReader } from '../../port/change.ts';
+import type { ChangeStep } from '../../port/change.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 import type { NativeMergeBuilder, NativeTable } from './native.ts';
 import type { EngineCall } from './translate-errors.ts';
@@ -95,7 +95,7 @@ async function changeColumns(table: NativeTable, step: ColumnStep, file: IpcFile
 export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly filter: string } {
   switch (step.kind) {
     case 'merge':
-      return { call: runsInReader(step) ? 'filtered merge' : 'merge', filter: filterName(step.spec) };
+      return { call: isFiltered(step.spec) ? 'filtered merge' : 'merge', filter: filterName(step.spec) };
     case 'append':
     case 'overwrite':
       return { call: 'append', filter: '' };
@@ -105,7 +105,7 @@ export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly 
         filter: `the predicate or the new value of ${namesOf(step.set.map(({ column }) => column))}`,
       };
     case 'delete':
-      return { call: 'change', filter: 'the predicate' };
+      return { call: 'change', filter: step.parameter ?? 'the predicate' };
     case 'add columns':
       return {
         call: 'change',
@@ -130,6 +130,9 @@ function namesOf(columns: readonly string[]): string {
     ? `${first}`
     : `one of ${[first, ...others].slice(0, 10).join(', ')}${others.length > 9 ? ', …' : ''}`;
 }
+
+const isFiltered = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
+  typeof whenMatchedUpdateAll === 'object' || typeof whenNotMatchedBySourceDelete === 'object';
 
 /** The engine does not say which of two filters it means. */
 function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {

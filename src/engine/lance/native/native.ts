@@ -12,6 +12,7 @@ import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import type { TableStatistics } from '../../port/dataset.ts';
 import type { MergeCounts, Projection } from '../../port/merge-spec.ts';
+import type { RowsToRead } from '../../port/reader-work.ts';
 import { engineCall } from './translate-errors.ts';
 
 export interface NativeMergeBuilder {
@@ -24,6 +25,7 @@ export interface NativeMergeBuilder {
 }
 interface NativeQuery {
   onlyIf(predicate: CheckedSql): void;
+  withRowId(): void;
   select(columns: [name: string, expression: string][]): void;
   outputSchema(): Promise<Buffer>;
   execute(maxBatchLength?: number): Promise<{ next(): Promise<Buffer | null> }>;
@@ -194,10 +196,11 @@ export function queryOf(table: NativeTable, where: CheckedSql | undefined): Nati
 /** As `Dataset.select` and `Dataset.take`. */
 export async function* resultsOf(
   begin: () => Promise<Omit<NativeQuery, 'onlyIf'>>,
-  columns: readonly Projection[],
+  columns: readonly Projection[] | undefined,
 ): AsyncIterable<IpcFile> {
   const query = await engineCall('select', begin);
-  query.select(columns.map(({ name, expression }) => [name, expression]));
+  if (columns === undefined) query.withRowId();
+  else query.select(columns.map(({ name, expression }) => [name, expression]));
   const batches = await engineCall('select', () => query.execute(maxBatchRows));
   let isEmpty = true;
   for (;;) {
@@ -208,3 +211,13 @@ export async function* resultsOf(
   }
   if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
 }
+
+/** As `Dataset.take` where there are `rows`, else as `Dataset.select`. */
+export const rowsOf = (
+  open: () => Promise<NativeTable>,
+  { columns, where, rows }: RowsToRead,
+): AsyncIterable<IpcFile> =>
+  resultsOf(async () => {
+    const table = await open();
+    return rows === undefined ? queryOf(table, where) : table.takeRowIds(rows.map(BigInt));
+  }, columns);

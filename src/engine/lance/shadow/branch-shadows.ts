@@ -12,17 +12,18 @@ import {
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type UpdateStep } from '../../port/change.ts';
+import type { ColumnView } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
-import { addressesFrom, addressesIn, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
+import { addressesAmong, addressesFrom, addressesIn, type RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { BranchCommits } from '../commit/branch-commits.ts';
 import { type Fresh, newTransaction } from '../commit/version-commit.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';
 import { callOf, runStep } from '../native/changes.ts';
-import { queryOf, resultsOf } from '../native/native.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
+import type { ColumnViews } from './column-views.ts';
 import type { Original, ShadowFolder, ShadowFolders } from './shadow-folders.ts';
 
 export interface BranchShadowsParts {
@@ -33,6 +34,7 @@ export interface BranchShadowsParts {
   readonly fresh: Fresh;
   /** In a shadow, by its name. Without it, what clients wrote runs in this process. */
   readonly changeInReader: ((shadow: string, change: ShadowChange) => Promise<MergeCounts>) | undefined;
+  readonly views: ColumnViews;
 }
 
 /** Who asks for a shadow. */
@@ -60,12 +62,25 @@ export class BranchShadows {
         shadowVersion,
         ...user,
         changeInReader: changeInReader && ((change) => changeInReader(folder.name, change)),
+        views: this.#parts.views,
         commit: async (lifted, from) => commits.lift(lifted, from, found.path),
         release: (made) => folders.release(branchFolder, folder, made),
         newTransaction: () => newTransaction(this.#parts.fresh),
       });
     } catch (error) {
       void folder.remove();
+      return ifNotReplaceable(error, undefined);
+    }
+  }
+
+  /** As `HeadCommits.view`. */
+  view(version: number, columns: readonly string[], limits: ChangeLimits): ColumnView | undefined {
+    const { versionsFolder, commits, views } = this.#parts;
+    const found = readManifest(versionsFolder, version);
+    if (found === undefined) return undefined;
+    try {
+      return views.make({ version, bytes: found.bytes }, commits.uri, columns, limits);
+    } catch (error) {
       return ifNotReplaceable(error, undefined);
     }
   }
@@ -97,6 +112,7 @@ interface LocalShadowParts {
   readonly usesIndex: (spec: MergeSpec, sourceBytes: number) => boolean;
   /** Runs a step in a reader process; without it all run here. */
   readonly changeInReader: ((change: ShadowChange) => Promise<MergeCounts>) | undefined;
+  readonly views: ColumnViews;
   /** Moves the files and makes the version; false where another program has made it, and then no file is there. */
   readonly commit: (lifted: LiftedVersion, from: string) => Promise<boolean>;
   /** The version is made. */
@@ -105,6 +121,8 @@ interface LocalShadowParts {
   readonly release: (made: Original | undefined) => void;
   readonly newTransaction: () => VersionIdentity;
 }
+
+const noLimits: ChangeLimits = { timeoutMs: undefined, principal: undefined };
 
 type DropColumnsStep = Extract<ChangeStep, { kind: 'drop columns' }>;
 type ShadowChange = Omit<ReaderChange, 'store' | 'location' | 'branch'>;
@@ -206,16 +224,6 @@ class LocalShadow implements Shadow {
     );
   }
 
-  async deleteRows(addresses: readonly RowAddressSql[]): Promise<number> {
-    if (addresses.length === 0) return 0;
-    return this.deleteWhere(ownSql(`${rowAddress} IN (${addresses.join(', ')})`));
-  }
-
-  /** Not in a reader: this service wrote the predicate. */
-  deleteWhere(predicate: CheckedSql): Promise<number> {
-    return this.#step('maintain', async () => (await (await this.#folder.table()).delete(predicate)).numDeletedRows);
-  }
-
   columns(): Promise<TableColumns> {
     return engineCall('open', async () => {
       const file = (await (await this.#folder.table()).schema()) as IpcFile;
@@ -223,8 +231,23 @@ class LocalShadow implements Shadow {
     });
   }
 
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    return resultsOf(async () => queryOf(await this.#folder.table(), where), columns);
+  async deleteRows(addresses: readonly RowAddressSql[], limits?: ChangeLimits): Promise<number> {
+    return addresses.length === 0 ? 0 : this.deleteWhere(addressesAmong(addresses), limits);
+  }
+
+  async deleteWhere(where: CheckedSql, limits: ChangeLimits = noLimits): Promise<number> {
+    return (await this.change({ kind: 'delete', where }, undefined, limits)).numDeletedRows;
+  }
+
+  select(columns: readonly Projection[], where: CheckedSql | undefined, limits = noLimits): AsyncIterable<IpcFile> {
+    return this.#parts.views.read(this.#folder.name, { columns, where, rows: undefined, ...limits });
+  }
+
+  view(columns: readonly string[], limits: ChangeLimits): Promise<ColumnView> {
+    return engineCall('open', async () => {
+      const { result: bytes, version } = this.#folder.changesSince(this.#parts.shadowVersion);
+      return this.#parts.views.make({ bytes, version }, this.#folder.path, columns, limits);
+    });
   }
 
   async commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'> {

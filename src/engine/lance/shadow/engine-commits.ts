@@ -5,9 +5,10 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
+import type { ColumnView } from '../../port/column-view.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
-import type { RowAddressSql } from '../../port/row-address.ts';
+import { addressesAmong, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 
@@ -65,6 +66,10 @@ export class EngineCommits implements Shadow {
     if (fragmentsWithout(head.bytes, gone).length > 0) throw onlyColumns();
   }
 
+  columns(): Promise<TableColumns> {
+    return this.#dataset.columns();
+  }
+
   async deleteRows(addresses: readonly RowAddressSql[]): Promise<number> {
     return (await this.#dataset.deleteRows(addresses)).numDeletedRows;
   }
@@ -73,12 +78,21 @@ export class EngineCommits implements Shadow {
     return this.#dataset.deleteWhere(predicate);
   }
 
-  columns(): Promise<TableColumns> {
-    return this.#dataset.columns();
-  }
-
   select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
     return this.#dataset.select(columns, where);
+  }
+
+  /** Of all columns. Rows of such a table may have identifiers other than their addresses, which only a condition names. */
+  async view(columns: readonly string[]): Promise<ColumnView> {
+    const all = [
+      ...columns.map((name) => ({ name, expression: `\`${name}\`` })),
+      { name: '_rowid', expression: rowAddress },
+    ];
+    return {
+      select: (projections, where) => this.#dataset.select(projections, where),
+      take: (rows, projections = all) => this.#dataset.select(projections, addressesAmong(rows)),
+      discard: () => undefined,
+    };
   }
 
   async commit(): Promise<{ readonly version: number }> {
