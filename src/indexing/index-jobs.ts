@@ -8,6 +8,8 @@ import { writerMoved } from '../catalog/refusals.ts';
 import type { Snapshot } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
+import type { IndexBuildScope } from '../engine/port/reader-work.ts';
+import type { PreparedCommit } from '../engine/port/upkeep.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import { isOutcomeUnknown, LancegateError, queueIsFull } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
@@ -21,7 +23,7 @@ import type { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
 import type { WriteCounts } from '../write/write.ts';
-import type { IndexedBranch, IndexRequest } from './index-kind.ts';
+import { columnChanged, type IndexedBranch, type IndexRequest } from './index-kind.ts';
 
 export interface IndexJobsDeps {
   readonly engine: Datasets;
@@ -70,6 +72,8 @@ interface OpenJob extends IndexJob {
 const mostJobs = 1_024;
 /** Each holds a version of its table. */
 const mostRunning = 64;
+/** For so long, writers wait for an index that cannot be built beside them. */
+const mostLockedMs = 5_000;
 
 export class IndexJobs {
   readonly #deps: IndexJobsDeps;
@@ -189,14 +193,17 @@ export class IndexJobs {
     const layout = await dataset.layout();
     const unpin = this.#deps.pins.pin({ tableId: table.id, branch }, await dataset.version(), layout);
     const principal = principalKey(job.scope.principal);
+    const startMs = performance.now();
     try {
       const prepared = await dataset.prepareIndex(spec, { principal, signal });
+      const isShort = performance.now() - startMs < mostLockedMs / 2;
+      const prepareLocked = isShort ? () => this.#prepareInTime(dataset, spec, { principal, signal }) : undefined;
       try {
         const scope = { ...job.scope, signal, remainingMs: () => undefined };
         const common = { table, branch, scope, transactionId, keyed } as const;
         const write: IndexRequest = {
           ...{ ...common, kind: 'index', operation: 'create_index' },
-          ...{ spec, isReplacing, dataset, prepared },
+          ...{ spec, isReplacing, dataset, prepared, prepareLocked },
         };
         return await this.#deps.writer.write(write);
       } finally {
@@ -204,6 +211,16 @@ export class IndexJobs {
       }
     } finally {
       unpin();
+    }
+  }
+
+  async #prepareInTime(dataset: IndexedBranch, spec: IndexSpec, scope: IndexBuildScope): Promise<PreparedCommit> {
+    const late = new AbortController();
+    const cancel = this.#deps.clock.schedule(mostLockedMs, () => late.abort(columnChanged(spec)));
+    try {
+      return await dataset.prepareIndex(spec, { ...scope, signal: AbortSignal.any([scope.signal, late.signal]) });
+    } finally {
+      cancel();
     }
   }
 }

@@ -1,5 +1,6 @@
 /** How an index that was built gets into a branch: its commit takes milliseconds, and may follow commits made meanwhile. */
-import type { BranchHead, HeadCommits } from '../engine/port/dataset.ts';
+import { parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
+import type { BranchHead, HeadCommits, Snapshot } from '../engine/port/dataset.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { PreparedCommit, Upkeep } from '../engine/port/upkeep.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -13,7 +14,7 @@ import {
 } from '../write/write.ts';
 import { requireFree } from './index-names.ts';
 
-export type IndexedBranch = BranchHead & Upkeep & Pick<HeadCommits, 'note'>;
+export type IndexedBranch = Pick<Snapshot, 'schema'> & BranchHead & Upkeep & Pick<HeadCommits, 'note'>;
 
 export interface IndexRequest extends WriteRequest {
   readonly kind: 'index';
@@ -23,6 +24,8 @@ export interface IndexRequest extends WriteRequest {
   readonly dataset: IndexedBranch;
   /** Its owner discards it when the request is over. */
   readonly prepared: PreparedCommit;
+  /** Builds the index while the branch is locked, in a few seconds; undefined where it takes longer. */
+  readonly prepareLocked: (() => Promise<PreparedCommit>) | undefined;
 }
 
 export const indexKind: WriteKind<IndexRequest> = {
@@ -34,19 +37,37 @@ export const indexKind: WriteKind<IndexRequest> = {
 const noRows = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 } as const;
 
 async function commit(request: IndexRequest, head: Head): Promise<Committed> {
-  const { dataset, spec, isReplacing, prepared, scope } = request;
+  const { dataset, spec, isReplacing, scope } = request;
   scope.signal.throwIfAborted();
   await dataset.refresh();
   requireFree((await dataset.layout()).indexes, spec, isReplacing);
   dataset.note(head.note?.([noRows]));
-  const made = await prepared.commit().finally(() => dataset.note(undefined));
-  if (made === undefined) throw columnChanged(spec);
+  await commitBuilt(request).finally(() => dataset.note(undefined));
   await head.dataset.refresh();
   return { ...unchanged([request], head), version: await head.dataset.version() };
 }
 
-const columnChanged = ({ column }: IndexSpec): LancegateError =>
+/** Writers that change every fragment in place, time and again, leave nothing of an index that was built beside them. */
+async function commitBuilt({ dataset, spec, prepared, prepareLocked }: IndexRequest): Promise<void> {
+  if ((await prepared.commit()) !== undefined) return;
+  if (resolveField(await dataset.schema(), parseFieldPath(spec.column)) === undefined) throw columnDropped(spec);
+  const again = await prepareLocked?.();
+  try {
+    if ((await again?.commit()) === undefined) throw columnChanged(spec);
+  } finally {
+    again?.discard();
+  }
+}
+
+const columnDropped = ({ column }: IndexSpec): LancegateError =>
+  new LancegateError(
+    'TableColumnNotFound',
+    `column ${column} was dropped while its index was built; nothing was written`,
+  );
+
+export const columnChanged = ({ column }: IndexSpec): LancegateError =>
   new LancegateError(
     'ConcurrentModification',
-    `column ${column} was changed or dropped while its index was built; nothing was written`,
+    `all values of column ${column} were written anew while its index was built; nothing was written`,
+    { retryAfterSeconds: 1 },
   );

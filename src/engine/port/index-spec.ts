@@ -1,5 +1,7 @@
 /** Indexes as plain data: what a client asks for, what a builder process gets, and what a stored index says of itself. */
 
+import { createHash } from 'node:crypto';
+
 /** Over one column, without options. */
 export type ScalarIndexType = 'BTREE' | 'BITMAP' | 'LABEL_LIST' | 'FM';
 export type VectorIndexType = 'IVF_FLAT' | 'IVF_PQ' | 'IVF_RQ' | 'IVF_HNSW_PQ' | 'IVF_HNSW_SQ';
@@ -49,8 +51,20 @@ export interface IndexSpec {
   readonly options: IndexOptions;
 }
 
-/** What the engine calls the index of a column if it is given no name. */
-export const plainIndexName = (column: string): string => `${column}_idx`;
+export const longestIndexNameBytes = 255;
+
+/** Names stand in paths of requests; those with two underscores are the engine's own. */
+export const isIndexName = (name: string): boolean =>
+  !/[/\\]|\p{Cc}|^(\.{0,2}$|__)/u.test(name) && Buffer.byteLength(name) <= longestIndexNameBytes;
+
+/** The index of a column that is given no name: as the engine calls it, save where that is no name of an index. */
+export function plainIndexName(column: string): string {
+  const name = `${column}_idx`;
+  if (isIndexName(name)) return name;
+  const known = column.replace(/[/\\]|\p{Cc}/gu, '_').replace(/^_+/, '');
+  const others = createHash('sha256').update(column).digest('hex').slice(0, 8); // `a/b` and `a_b` have indexes of their own
+  return `${Array.from(known).slice(0, 50).join('')}_${others}_idx`;
+}
 
 /** The index on a merge key that maintenance builds by itself. */
 export const btreeOn = (column: string): IndexSpec => ({

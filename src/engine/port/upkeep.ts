@@ -71,8 +71,9 @@ export interface OptimizeResult extends PruneResult {
 export interface PreparedCommit {
   /**
    * Commits one version, in milliseconds. The caller holds the branch's lock, and the dataset is at its newest version. A
-   * commit in between does no harm, unless it wrote the same columns anew, or where the rows are is not known after it: then this
-   * returns undefined and has changed nothing. Otherwise it returns how many fewer fragments there are. To be called once.
+   * commit in between does no harm: of an index, what it wrote anew is left out. Where nothing is left, and of a compaction where
+   * the rows are not known after it, this returns undefined and has changed nothing. Otherwise it returns how many fewer fragments
+   * there are. To be called once.
    */
   commit(): Promise<number | undefined>;
   /** Harmless when repeated, and after `commit`. */

@@ -68,6 +68,21 @@ export function bitmapOf(chunks: readonly (ChunkValues | undefined)[]): Buffer {
   return bytes;
 }
 
+/** Of values in ascending order. */
+export function bitmapOfValues(values: readonly number[]): Buffer {
+  const chunks: (ChunkValues | undefined)[] = [];
+  for (const [high, of] of Map.groupBy(values, (value) => value >>> 16)) {
+    chunks[high] = of.length > maxListed ? inBits(of) : { list: Uint16Array.from(of, (value) => value & 0xffff) };
+  }
+  return bitmapOf(Array.from(chunks));
+}
+
+function inBits(values: readonly number[]): ChunkValues {
+  const bits = new Uint32Array(bitmapBytes / 4);
+  for (const value of values) bits[(value & 0xffff) >>> 5]! |= 1 << (value & 31);
+  return { bits, count: values.length };
+}
+
 const countOf = (values: ChunkValues): number => ('list' in values ? values.list.length : values.count);
 
 const containerBytes = (count: number): number => (count > maxListed ? bitmapBytes : count * 2);

@@ -11,20 +11,48 @@ export const columnsOfIndex = (encoded: Uint8Array): readonly number[] =>
   (decode(index, encoded, ['fieldIds']).fieldIds ?? []).flat();
 
 /**
- * False if a column, by the id of its field, is gone, or if a fragment that both versions have holds it in other files. What was
- * added, removed or deleted since does not matter.
+ * The ids of the fragments of which an index of these columns that was built from the earlier version says something wrong: one of
+ * the columns is in other files by now, or rows may be there again that were deleted. `kept`: how many others both versions have.
+ * undefined if a column is gone. `keepsDeletions`: it is known that no deleted row is there again; else the id of a fragment that is
+ * gone may be given out again, too.
  */
-export function keepsColumnFiles(then: ColumnFiles | undefined, after: Buffer, fieldId: number): boolean {
-  const now = columnFiles(after, fieldId);
-  if (then === undefined || now === undefined) return false;
-  return [...now].every(([id, files]) => then.get(id) === undefined || then.get(id) === files);
+export function changedFragments(
+  then: Buffer,
+  now: Buffer,
+  fieldIds: readonly number[],
+  keepsDeletions: boolean,
+): { readonly changed: ReadonlySet<number>; readonly kept: number } | undefined {
+  const columns = fieldIds.map((id) => ({ before: columnFiles(then, id), after: columnFiles(now, id) }));
+  const before = deletionsOf(then);
+  const after = deletionsOf(now);
+  const common = [...after.keys()].filter((id) => before.has(id));
+  const keepsDeletionsOf = (id: number) =>
+    keepsDeletions || before.get(id) === undefined || before.get(id) === after.get(id);
+  const gone = keepsDeletions ? [] : [...before.keys()].filter((id) => !after.has(id));
+  const changed = new Set(common.filter((id) => !keepsDeletionsOf(id)));
+  for (const { before: files, after: filesNow } of columns) {
+    if (files === undefined || filesNow === undefined) return undefined;
+    for (const id of common) if (files.get(id) !== filesNow.get(id)) changed.add(id);
+  }
+  return { changed: changed.union(new Set(gone)), kept: common.length - changed.size };
+}
+
+/** What tells the deletion vectors of all fragments apart; undefined where no row is deleted. */
+function deletionsOf(file: Buffer): ReadonlyMap<number, string | undefined> {
+  const { fragments = [] } = decode(manifest, sectionsOf(file).message, ['fragments']);
+  return new Map(
+    fragments.map((each) => {
+      const { id = 0, deletionFile: deletions } = decode(fragment, each, ['id', 'deletionFile']);
+      return [id, deletions && Buffer.from(deletions).toString('base64')];
+    }),
+  );
 }
 
 /** The files of each fragment that hold a column. */
 type ColumnFiles = ReadonlyMap<number, string>;
 
 /** undefined if there is no such column. */
-export function columnFiles(file: Buffer, fieldId: number): ColumnFiles | undefined {
+function columnFiles(file: Buffer, fieldId: number): ColumnFiles | undefined {
   const { fields = [], fragments = [] } = decode(manifest, sectionsOf(file).message, ['fields', 'fragments']);
   const family = familyOf(fields, fieldId);
   if (family === undefined) return undefined;

@@ -2,6 +2,7 @@
  * Versions of a dataset that are made of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
  * the transaction, as the engine would have written them for the original, and the files to move.
  */
+import { bitmapOfValues, valuesOfBitmap } from '../deletion/roaring.ts';
 import {
   basePathsFlag,
   deletionFilesFlag,
@@ -126,6 +127,8 @@ interface BuiltIndex {
   readonly builtFrom: number;
   /** Written among the hints of a vector index. */
   readonly hints?: Readonly<Record<string, string>> | undefined;
+  /** The ids of fragments of which the index says something wrong by now, so that it does not cover them. */
+  readonly changed?: ReadonlySet<number>;
 }
 
 /** The index of a name that the engine built, each segment as it is encoded. */
@@ -134,19 +137,21 @@ export const builtSegments = (shadow: Buffer, name: string): readonly Uint8Array
 
 /**
  * The version with an index more, or another one of the same name: what the engine commits for `createIndex`. `head` may be a
- * later version than the index was built from, if no commit between them changed a column of rows that stayed where they were.
+ * later version than the index was built from: readers do not use the index for fragments that it does not cover.
  * Throws `NotReplaceable` for a table that this package writes no version of.
  */
 export function indexVersion(
   head: Buffer,
-  { shadow, name, builtFrom, hints = {} }: BuiltIndex,
+  { shadow, name, builtFrom, hints = {}, changed }: BuiltIndex,
   identity: VersionIdentity,
 ): LiftedVersion {
   const { message, indexes } = sectionsOf(head);
   const { version: readVersion } = requireReplaceable(message, indexes);
   const built = builtSegments(shadow, name);
   if (built.length === 0) throw new MalformedFile(`no index ${name}`);
-  const segments = built.map((each) => withHints(edit(index, each, { datasetVersion: builtFrom }), hints));
+  const segments = built.map((each) =>
+    withHints(without(changed, edit(index, each, { datasetVersion: builtFrom })), hints),
+  );
   const { removed = [], kept = [] } = Object.groupBy(indexesIn(indexes), (each) =>
     nameOfIndex(each) === name ? 'removed' : 'kept',
   );
@@ -157,6 +162,13 @@ export function indexVersion(
   };
   const version = versionAfter({ message, readVersion, like: head }, {}, sections, identity);
   return { ...version, files: segments.flatMap(indexFolders) };
+}
+
+function without(changed: ReadonlySet<number> = new Set(), encoded: Uint8Array): Uint8Array {
+  const { coverage } = decode(index, encoded, ['coverage']);
+  if (changed.size === 0 || coverage === undefined) return encoded;
+  const covered = [...valuesOfBitmap(Buffer.from(coverage))].filter((id) => !changed.has(id));
+  return edit(index, encoded, { coverage: bitmapOfValues(covered) });
 }
 
 /** Of a vector index, also those that the engine wrote. */

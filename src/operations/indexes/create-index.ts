@@ -1,7 +1,13 @@
 import { type FieldPath, formatFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import type { ChangeResult } from '../../change/submit-change.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
-import { type IndexOptions, type IndexSpec, plainIndexName } from '../../engine/port/index-spec.ts';
+import {
+  type IndexOptions,
+  type IndexSpec,
+  isIndexName,
+  longestIndexNameBytes,
+  plainIndexName,
+} from '../../engine/port/index-spec.ts';
 import type { IndexJobs } from '../../indexing/index-jobs.ts';
 import { requireFree } from '../../indexing/index-names.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -16,7 +22,7 @@ interface CreateIndexCommand {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
   readonly column: FieldPath;
-  /** That of the engine by default. */
+  /** `plainIndexName` by default. */
   readonly name: string | undefined;
   readonly options: IndexOptions;
   /** In place of a number of partitions. */
@@ -30,8 +36,6 @@ type CreatedIndex = { readonly jobId: string } | ChangeResult;
 
 /** A client gets the number of a job that takes longer. Until then its leaving cancels the job. */
 const patienceMs = 5_000;
-
-const longestNameBytes = 255;
 
 /**
  * Builds an index as a job. `TableColumnNotFound`, `TableIndexAlreadyExists`, `InvalidInput` where the index does not fit the
@@ -48,7 +52,8 @@ export const createIndex =
       const field = resolveField(found.schema, column);
       if (field === undefined) throw new LancegateError('TableColumnNotFound', `the table has no column ${path}`);
       requireIndexable(field, path, options);
-      const name = nameOf(command.name ?? plainIndexName(path));
+      const { name = plainIndexName(path) } = command;
+      requireName(name);
       const spec: IndexSpec = {
         name,
         column: path,
@@ -87,15 +92,11 @@ async function inspect(engine: Datasets, at: Parameters<Datasets['open']>[0]) {
   }
 }
 
-/** Names stand in paths of requests; those with two underscores are the engine's own. */
-function nameOf(name: string): string {
-  if (name === '' || Buffer.byteLength(name) > longestNameBytes) {
-    throw invalidInput(`name: it must have 1 to ${longestNameBytes} bytes`);
-  }
-  if (/[/\\]|\p{Cc}/u.test(name) || name === '.' || name === '..' || name.startsWith('__')) {
-    throw invalidInput('name: it must have no slash or control character, not be "." or "..", and not begin with "__"');
-  }
-  return name;
+function requireName(name: string): void {
+  if (isIndexName(name)) return;
+  const bytes = `1 to ${longestIndexNameBytes} bytes`;
+  const others = 'no slash or control character, not be "." or "..", and not begin with "__"';
+  throw invalidInput(`name: it must have ${bytes}, ${others}`);
 }
 
 function withPartitions(options: IndexOptions, rowsPerPartition: number | undefined, rows: number): IndexOptions {

@@ -11,7 +11,7 @@ import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import type { Field } from '../../../arrow/schema/schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
-import { columnFiles, columnsOfIndex, keepsColumnFiles } from '../../../lance-format/manifest/column-files.ts';
+import { changedFragments, columnsOfIndex } from '../../../lance-format/manifest/column-files.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type MovedGroup, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
@@ -93,7 +93,8 @@ const undefinedIfRefused = (error: unknown): undefined => ifNotReplaceable(error
 
 /**
  * An index. Its commit changes nothing but the list of indexes, so it may follow any version that keeps the column: the index does
- * not cover what was committed since, and rows deleted since are not found. undefined if the version is not there.
+ * not cover what was committed since, or fragments whose values were changed in place, and rows deleted since are not found. It may
+ * not follow one that leaves nothing of what it covers. undefined if the version is not there.
  */
 export async function prepareIndex(
   { folder, staging, commits, fresh, buildInProcess }: PreparationParts,
@@ -112,17 +113,17 @@ export async function prepareIndex(
       : buildInProcess(name, spec, scope),
   );
   const [segment = Buffer.of()] = builtSegments(staged.manifest, spec.name);
-  const columns = columnsOfIndex(segment).map((id) => ({ id, before: columnFiles(original, id) }));
+  const columns = columnsOfIndex(segment);
   const since = new LaterCommits(versions, builtFrom);
   await since.checkToNewest(); // so that little is left to read for the commit
   const built = { shadow: staged.manifest, name: spec.name, builtFrom, hints: hintsOf(spec) };
   return {
     commit: async (version) => {
-      const made = await liftOnHead({ folder, commits }, version, staged.folder, ({ version: head, bytes }) =>
-        since.keepDeletions(head) && columns.every(({ id, before }) => keepsColumnFiles(before, bytes, id))
-          ? indexVersion(bytes, built, newTransaction(fresh))
-          : undefined,
-      );
+      const made = await liftOnHead({ folder, commits }, version, staged.folder, ({ version: head, bytes }) => {
+        const found = changedFragments(original, bytes, columns, since.keepDeletions(head));
+        if (found === undefined || (found.kept === 0 && found.changed.size > 0)) return undefined;
+        return indexVersion(bytes, { ...built, changed: found.changed }, newTransaction(fresh));
+      });
       return made === undefined ? undefined : { version: made, removedFragments: 0 };
     },
     discard: () => staged.discard(),
@@ -151,7 +152,7 @@ class LaterCommits {
     }
   }
 
-  /** False where one of them may have brought back a row that was deleted, which the index does not have. */
+  /** False where one of them may have brought back a row that was deleted, which an index does not have. */
   keepDeletions(version: number): boolean {
     const after = this.#checkedThrough;
     if (!this.#keepsDeletions || version <= after) return this.#keepsDeletions;
