@@ -335,6 +335,7 @@ export class RequestContext implements AnswerHead {
       ...this.#noted,
       ...(this.#paced && { sentBytes: this.#paced.sentBytes }),
       refusal: this.#refusal?.kind,
+      ...(this.#refusal?.kind === 'Unauthenticated' && { reason: this.#refusal.message }),
       clientLeft: hasClientLeft ? true : undefined,
     };
     if (this.#isProbe) logRequest(logger, record);

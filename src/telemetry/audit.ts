@@ -68,6 +68,8 @@ export interface AuditRecord extends AuditFacts {
   readonly branch: string | undefined;
   /** The name of the error, from the catalogue. */
   readonly refusal: string | undefined;
+  /** Why a credential was refused; it repeats nothing of it. */
+  readonly reason?: string | undefined;
   /** Before the answer. */
   readonly clientLeft: true | undefined;
 }
@@ -96,7 +98,8 @@ export class AuditInLog implements Audit {
 export function logRequest(logger: Pick<Logger, 'info'>, record: AuditRecord): void {
   const { requestId, method, route, status, durationMs, receivedBytes, refusal, clientLeft, ignoredFields } = record;
   const subject = record.subject === undefined ? undefined : clipped(record.subject);
-  const fields = { requestId, method, route, status, durationMs, receivedBytes, subject, refusal, clientLeft };
+  const refused = { refusal, reason: record.reason };
+  const fields = { requestId, method, route, status, durationMs, receivedBytes, subject, ...refused, clientLeft };
   logger.info({ ...fields, ignoredFields }, 'request');
 }
 

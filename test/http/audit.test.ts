@@ -174,6 +174,7 @@ describe('the audit record', () => {
       { authorization: 'Bearer eyJhbGciOiJub25lIn0.e30.' },
       {
         ...{ ...noPrincipal, route: create, status: 401, decision: 'unauthenticated', refusal: 'Unauthenticated' },
+        reason: 'No issuer this service trusts vouches for the token.',
       },
     );
     const ended = await keys.create({ subject: 'gone', scopes: ['lancegate:read'] });
@@ -184,7 +185,7 @@ describe('the audit record', () => {
       { 'x-api-key': ended.key },
       {
         ...{ ...noPrincipal, keyId: ended.record.id, route: '/v1/table/:id/count_rows', status: 401 },
-        ...{ decision: 'unauthenticated', refusal: 'Unauthenticated' },
+        ...{ decision: 'unauthenticated', refusal: 'Unauthenticated', reason: 'The API key was revoked.' },
       },
     );
     const throughProxy = { 'x-api-key': key, 'x-forwarded-for': '203.0.113.7' };
