@@ -64,7 +64,11 @@ class Filler {
     const children = target.children.map((child, i) => {
       const inner = [...path, child.name];
       const at = field.type.kind === 'struct' ? field.children.indexOf(childNamed(field, child.name)!) : i;
-      if (at === -1) return nullsOf(child, data.length, inner, child.nullable);
+      if (at === -1) {
+        if (isEncoded(child))
+          throw refuseColumn(inner, 'is missing in the source, and dictionary-encoded in the table');
+        return nulls(child, data.length, child.nullable);
+      }
       const made = this.#fit(data.children[at]!, field.children[at]!, child, inner);
       requireNoNull(child, made, target, data, inner);
       return made;
@@ -82,7 +86,9 @@ class Filler {
         );
       }
     }
-    return nullsOf(target, length, path);
+    if (isEncoded(target))
+      throw refuseColumn(path, 'is of type null, and dictionary-encoded in the table: send it typed');
+    return nulls(target, length, true);
   }
 }
 
@@ -102,11 +108,6 @@ function requireNoNull(
     if (!(error instanceof LancegateError)) throw error;
     throw unexpectedNull(path);
   }
-}
-
-function nullsOf(field: Field, length: number, path: readonly string[], hasNulls = true): ColumnData {
-  if (!isEncoded(field)) return nulls(field, length, hasNulls);
-  throw refuseColumn(path, 'is dictionary-encoded in the table: send it typed');
 }
 
 /** A field without NULL has none inside a struct that is NULL: what it holds there counts for nothing. */
