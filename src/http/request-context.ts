@@ -156,7 +156,7 @@ export class RequestContext implements AnswerHead {
     const checkNames = nameCheck(names, this.#deps.config.acceptFields ?? [], (name) => this.#passedOver(name));
     if (!route.isNotOffered) checkNames(this.#query.names(), names.parameters, '');
     return {
-      method: method as Method,
+      method: method === 'HEAD' ? 'GET' : (method as Method),
       id: (params as PathParameters).id ?? '',
       index: (params as PathParameters).index ?? '',
       query: this.#query,

@@ -298,9 +298,11 @@ export type RouteMethods = Pick<Route, 'methods' | 'path' | 'isNotOffered'>;
 export const pathPattern = (route: string): RegExp =>
   new RegExp(`^${route.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}/?$`);
 
-/** By which methods a path is a route; none where it is no route at all, or one that is not offered by any method. */
-export function methodFinder(routes: readonly RouteMethods[]): (path: string) => readonly Method[] {
+/** By which methods a path is a route, HEAD with GET; none where it is no route at all, or one that is not offered by any method. */
+export function methodFinder(routes: readonly RouteMethods[]): (path: string) => readonly string[] {
   const offered = routes.filter(({ isNotOffered }) => !isNotOffered);
-  const patterns = offered.map(({ methods, path }) => ({ methods, pattern: pathPattern(path) }));
+  const withHead = (methods: readonly Method[]) =>
+    methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : method));
+  const patterns = offered.map(({ methods, path }) => ({ methods: withHead(methods), pattern: pathPattern(path) }));
   return (path) => [...new Set(patterns.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => methods))];
 }

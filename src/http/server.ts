@@ -102,7 +102,7 @@ function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
   return {
     logger: false,
     return503OnClosing: false, // the pipeline refuses, in the same words as ever
-    exposeHeadRoutes: false,
+    exposeHeadRoutes: true, // RFC 9110, 9.1: HEAD is there where GET is
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
     genReqId: (raw: IncomingMessage) => requestIdFrom(raw) ?? newId(),
     rewriteUrl: (raw: IncomingMessage) => routedTarget(raw.url ?? '/'),

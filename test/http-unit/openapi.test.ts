@@ -159,7 +159,7 @@ test('the document and the page are there for anyone, below the base path, and a
   assert.equal(service.verified(), 0);
   assert.equal((await fetch(`${service.url}/docs`)).status, 404);
   const other = await fetch(`${service.url}/lance/docs`, { method: 'POST' });
-  assert.deepEqual([other.status, other.headers.get('allow')], [405, 'GET']);
+  assert.deepEqual([other.status, other.headers.get('allow')], [405, 'GET, HEAD']);
 });
 
 test('an answer that the document does not describe is found', () => {

@@ -129,11 +129,11 @@ describe('identifiers in paths, and paths themselves', () => {
     ['/v1/table/t/create', 'POST'],
     ['/v1/table/t/merge_insert/', 'POST'],
     ['//v1/table/a%2Fb//describe?delimiter=.', 'POST'],
-    ['/v1/table/t/count_rows', 'GET, POST'],
-    ['/v1/namespace/list?delimiter=.', 'GET'],
-    ['/v1/table/', 'GET'],
-    ['/metrics', 'GET'],
-    ['/healthz', 'GET'],
+    ['/v1/table/t/count_rows', 'GET, HEAD, POST'],
+    ['/v1/namespace/list?delimiter=.', 'GET, HEAD'],
+    ['/v1/table/', 'GET, HEAD'],
+    ['/metrics', 'GET, HEAD'],
+    ['/healthz', 'GET, HEAD'],
   ];
   for (const [path, methods] of oneMethodEach) {
     test(`${path} by another method than ${methods} is 405 with code 0, and says which it has`, async () => {
@@ -143,9 +143,35 @@ describe('identifiers in paths, and paths themselves', () => {
         assert.equal(body.error, `the path has no ${method}, only ${methods}`);
         checkErrorBody(status, body, path);
       }
-      assert.deepEqual(await byMethod('HEAD', path), { status: 405, allow: methods, body: undefined });
+      const head = await byMethod('HEAD', path);
+      if (methods.includes('HEAD')) assert.notEqual(head.status, 405);
+      else assert.deepEqual(head, { status: 405, allow: methods, body: undefined });
     });
   }
+
+  test('HEAD is answered where GET is, with its status and headers, and by the same rights (P9)', async () => {
+    const headers = { authorization: `Bearer ${await service.mint('lancegate:read')}` };
+    for (const path of [
+      '/healthz',
+      '/readyz',
+      '/openapi.json',
+      '/docs',
+      '/v1/table',
+      '/v1/namespace/list?delimiter=.',
+    ]) {
+      const [head, got] = await Promise.all(
+        ['HEAD', 'GET'].map((method) => fetch(service.url + path, { method, headers })),
+      );
+      const facts = (answer: Response) =>
+        ['content-type', 'content-length', 'cache-control'].map((name) => answer.headers.get(name));
+      assert.deepEqual([head!.status, ...facts(head!)], [200, ...facts(got!)], path);
+      assert.equal(await head!.text(), '');
+    }
+    const none = await fetch(`${service.url}/v1/table`, { method: 'HEAD' });
+    assert.equal(none.status, 401);
+    const missing = await fetch(`${service.url}/v1/table/no/count_rows`, { method: 'HEAD', headers });
+    assert.equal(missing.status, 404);
+  });
 
   test('a body that comes by the wrong method is refused unread', async () => {
     const answer = await fetch(`${service.url}/v1/table/t/create`, { method: 'PUT', body: 'x'.repeat(1 << 20) });
