@@ -15,7 +15,7 @@ const ListBody = Type.Object({ descending: Type.Optional(Type.Boolean()), ...pag
 const TableVersion = Type.Object({
   version: Version,
   timestamp_millis: Count,
-  /** The LanceDB SDKs up to 0.33 require this and `metadata`. */
+  /** The LanceDB SDKs up to 0.36 require this and `metadata`. */
   timestamp: Type.String({ format: 'date-time' }),
   metadata: StringMap,
   manifest_path: Type.String(),
