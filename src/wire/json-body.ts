@@ -6,7 +6,7 @@ import Type, { type Static, type TObject } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { Check, Errors } from 'typebox/value';
 import { invalidInput } from '../kernel/errors.ts';
-import { requireBoundedJson } from './json-bounds.ts';
+import { requireBoundedJson } from '../kernel/json-bounds.ts';
 import { checkNames, type NameCheck } from './known-names.ts';
 
 /** Not `Type.Record`, whose pattern does not match a key that holds a line break. */

@@ -2,7 +2,7 @@
  * What a JSON text may be made of, counted before it is parsed: the event loop belongs to all clients, and a megabyte of nothing but
  * keys or brackets keeps it busy fifty times as long as one of numbers or text.
  */
-import { invalidInput } from '../kernel/errors.ts';
+import { invalidInput } from './errors.ts';
 
 /** More than any request needs: `updates` may have 10,000 pairs, and `columns` as many texts by name. */
 const limits = { depth: 64, brackets: 20_000, keys: 20_000, texts: 65_536 } as const;
