@@ -5,7 +5,6 @@ import { connect, type Table as LanceTable } from '@lancedb/lancedb';
 import { Int32, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import type { Dataset } from '#src/engine/port/dataset.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Layout } from '#src/engine/port/upkeep.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
@@ -27,7 +26,7 @@ const rows = (from: number, count: number): IpcFile => {
 
 interface GrownTable {
   readonly engine: LanceEngine;
-  readonly dataset: Dataset;
+  readonly dataset: Awaited<ReturnType<LanceEngine['open']>>;
   readonly folder: string;
   outside(): Promise<LanceTable>;
 }
