@@ -2,7 +2,7 @@ import type { Schema } from '../arrow/schema/schema.ts';
 import type { TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
 import type { Branches, BranchHead, History, Snapshot } from '../engine/port/dataset.ts';
-import type { Datasets, Locations } from '../engine/port/engine.ts';
+import type { BranchRecovery, Datasets, Locations } from '../engine/port/engine.ts';
 import type { Indexed } from '../engine/port/indexes.ts';
 import type { Tagged } from '../engine/port/stored-tags.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -24,16 +24,25 @@ export type WhileStorageAnswers = <Result>(read: () => Promise<Result>) => Promi
 export const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
   new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
 
+/** `InvalidTableState` for a table that is only declared. */
+export function requireCreated({ ref, state }: TableRecord): void {
+  if (state === 'created') return;
+  throw new LancegateError(
+    'InvalidTableState',
+    `table '${showTable(ref)}' is declared but not yet created: create it, or merge rows into it, first`,
+  );
+}
+
 /** How operations find tables and read what is on storage. */
 export class TableAccess {
   readonly #catalog: TableCatalog;
-  readonly #engine: Locations & Datasets;
+  readonly #engine: Locations & Datasets & Pick<BranchRecovery, 'newestVersion'>;
   readonly #datasets: OpenDatasets;
   readonly #whileStorageAnswers: WhileStorageAnswers;
 
   constructor(
     catalog: TableCatalog,
-    engine: Locations & Datasets,
+    engine: Locations & Datasets & Pick<BranchRecovery, 'newestVersion'>,
     datasets: OpenDatasets,
     whileStorageAnswers: WhileStorageAnswers,
   ) {
@@ -46,18 +55,35 @@ export class TableAccess {
   /** `TableNotFound`. */
   async find(table: TableRef): Promise<TableRecord> {
     const record = await this.#catalog.findTable(table);
-    if (record !== undefined) return record;
-    throw tableNotFound(table);
+    if (record === undefined) throw tableNotFound(table);
+    return record.state === 'declared' ? this.#adopted(record) : record;
+  }
+
+  /**
+   * Programs of files ask for the name and the location alone, and write a dataset there: that is the table then. Of a create that is
+   * under way nothing is seen, and of replicas the owner takes it.
+   */
+  async #adopted(declared: TableRecord): Promise<TableRecord> {
+    const { ref, location, properties, id: replaces } = declared;
+    const newest = await this.#engine.newestVersion({ location, branch: undefined }).catch(() => 0);
+    const found = newest ? await this.#engine.resolve(location) : undefined;
+    if (found === undefined) return declared;
+    try {
+      const seen = await this.#catalog.locationsAt(found.location, found.spelling);
+      const dataset = await this.#engine.open({ location });
+      await dataset.sync(0).finally(() => dataset.close());
+      return await this.#catalog.registerTable({ ref, properties, seen, ...found, replaces });
+    } catch (error) {
+      if (!isOfAnother(error)) throw error;
+      return (await this.#catalog.findTable(ref)) ?? declared;
+    }
   }
 
   /** `TableNotFound`; `InvalidTableState` for a table that is only declared. */
   async findCreated(table: TableRef): Promise<TableRecord> {
     const record = await this.find(table);
-    if (record.state === 'created') return record;
-    throw new LancegateError(
-      'InvalidTableState',
-      `table '${showTable(table)}' is declared but not yet created: create it, or merge rows into it, first`,
-    );
+    requireCreated(record);
+    return record;
   }
 
   /**
@@ -135,6 +161,10 @@ export class TableAccess {
     return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
   }
 }
+
+/** Another create, replica or request has the name meanwhile. */
+const isOfAnother = (error: unknown): boolean =>
+  error instanceof LancegateError && (error.kind === 'ConcurrentCreate' || error.kind === 'WriterMoved');
 
 const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
   new LancegateError('ConcurrentModification', `table '${showTable(ref)}' was replaced meanwhile`, {

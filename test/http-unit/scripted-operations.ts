@@ -180,7 +180,8 @@ const defaults: Operations = {
   updateFieldMetadata: async () => ({ ...written, fields: { id: { unit: 'one' } } }),
   updateSchemaMetadata: async () => written,
   restoreTable: async () => written,
-  declareTable: async ({ table, properties }) => answered({ ...describedTable(table, properties), created: undefined }),
+  declareTable: async ({ table, properties }) =>
+    answered({ ...describedTable(table, properties), created: undefined, isManaged: false }),
   describeTable: async ({ table }) => ({ ...describedTable(table), isManaged: true }),
   tableExists: async () => {},
   renameTable: async () => answered(undefined),

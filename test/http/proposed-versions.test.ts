@@ -243,7 +243,7 @@ describe('a version that a program of Lance proposes', () => {
     succeeded(await create(onMain));
     assert.deepEqual([await count(), await count({ branch: 'dev' })], [4, 5]);
     succeeded(await own.service.post('/v1/table/declared/declare', {}));
-    refused(await own.service.post('/v1/table/declared/version/create', onMain), 400, 19);
+    refused(await own.service.post('/v1/table/declared/version/create', onMain), 400, 13);
     refused(await own.service.post('/v1/table/nowhere/version/create', onMain), 404, 4);
   });
 
@@ -293,7 +293,7 @@ describe('a version that a program of Lance proposes', () => {
   });
 });
 
-test('tables are described as managed where the operator asks for it, and declared ones never are', async (t) => {
+test('tables are described as managed where the operator asks for it, declared ones too', async (t) => {
   const service = await startCheckedService((clean) => t.after(clean), { MANAGED_VERSIONING: 'true' });
   const plain = await startCheckedService((clean) => t.after(clean));
   for (const each of [service, plain]) {
@@ -302,7 +302,7 @@ test('tables are described as managed where the operator asks for it, and declar
   }
   const managed = async (each: TestService, name: string) =>
     succeeded(await each.post(`/v1/table/${name}/describe`)).managed_versioning;
-  assert.deepEqual([await managed(service, 't'), await managed(service, 'declared')], [true, undefined]);
+  assert.deepEqual([await managed(service, 't'), await managed(service, 'declared')], [true, true]);
   assert.equal(await managed(plain, 't'), undefined);
   const withoutAdapter = { MANAGED_VERSIONING: 'true', STORAGE_ROOT: 'az://container/root' };
   await assert.rejects(

@@ -10,6 +10,7 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/spelling.ts';
+import type { ChangeLimits, ProposedManifest } from './change.ts';
 import type { Dataset, EngineWrites, Snapshot } from './dataset.ts';
 
 /** The space of the file system that holds the tables. */
@@ -99,6 +100,8 @@ export interface Datasets {
    * being pruned. `TableVersionNotFound`; `Unsupported` for tables with features that cannot be carried over.
    */
   clone(from: ClonedVersion, to: Location): Promise<void>;
+  /** What a program proposes as version 1, where nothing is; durable when it resolves (P3). False where another program made it. */
+  makeFirst(location: Location, proposed: ProposedManifest, limits: ChangeLimits): Promise<boolean>;
   /** `TableNotFound`, `TableBranchNotFound`, `TableVersionNotFound`. */
   open(request: OpenRequest): Promise<Dataset>;
   /** A private folder for intermediate results; gone with `discard`. */

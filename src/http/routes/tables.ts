@@ -42,7 +42,12 @@ const CloneBody = Type.Object({
 const TableNames = Type.Object({ tables: Type.Array(Type.String()), ...nextPage });
 const ClonedTable = Type.Object({ location: Type.String() });
 const PlacedTable = Type.Object({ location: Type.String(), properties: StringMap });
-const DeclaredTable = Type.Object({ location: Type.String(), storage_options: StringMap, properties: StringMap });
+const DeclaredTable = Type.Object({
+  location: Type.String(),
+  storage_options: StringMap,
+  properties: StringMap,
+  managed_versioning: Type.Optional(Type.Boolean()),
+});
 const GoneTable = Type.Object({
   id: Type.Array(Type.String()),
   location: Type.Optional(Type.String()),
@@ -111,6 +116,7 @@ export const declareTableRoute = jsonRoute(answeredOnce('declare_table', declare
       location: declared.location,
       storage_options: declared.storageOptions,
       properties: declared.properties,
+      ...(declared.isManaged && { managed_versioning: true }),
     };
   },
 });

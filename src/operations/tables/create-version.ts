@@ -1,15 +1,18 @@
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import type { ProposedManifest } from '../../engine/port/change.ts';
-import type { Locations } from '../../engine/port/engine.ts';
+import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
+import type { BranchName, TableRef, TransactionId } from '../../kernel/ids.ts';
+import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
+import { branchOfDeclared, requireCreated } from '../../table/table-access.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 import { describeVersion, type ListedVersion } from './list-versions.ts';
 
 interface Deps extends ChangeDeps {
-  readonly engine: Locations;
+  readonly engine: Locations & Pick<Datasets, 'makeFirst'>;
+  readonly locks: TableLocks;
   readonly idempotency: Idempotency;
 }
 
@@ -34,13 +37,43 @@ export const createVersion =
   async (command: CreateVersionCommand, scope: RequestScope): Promise<CreatedVersion> => {
     const made = await idempotency.once('create_version', command, scope, async (keyed) => {
       const { branch, proposed } = command;
-      const table = await deps.access.findCreated(command.table);
+      const table = await deps.access.find(command.table);
+      if (table.state === 'declared') return createFirst(deps, command, scope);
       const manifest = { kind: 'proposed', ...proposed } as const;
       return submitChange(deps, { operation: 'create_version', table, branch, manifest }, scope, keyed);
     });
     const listed = await describeVersion(deps)({ ...command, version: made.version }).catch(madeUndescribed);
     return { ...made, listed };
   };
+
+/**
+ * Version 1 of a table that is only declared, which it makes one that is created: behind whatever else would create it. Where this
+ * process ends in between, the next look at the table finds what is there.
+ */
+async function createFirst(
+  { access, locks, engine, newId }: Omit<Deps, 'idempotency'>,
+  { table, branch, proposed }: CreateVersionCommand,
+  scope: RequestScope,
+): Promise<ChangeResult> {
+  const leave = await locks.lockExclusive(table, scope.signal);
+  try {
+    const declared = await access.find(table);
+    if (branch !== undefined) throw branchOfDeclared(declared);
+    const limits = { timeoutMs: scope.remainingMs(), principal: principalKey(scope.principal) };
+    const isMade =
+      declared.state === 'declared' &&
+      (await engine.makeFirst(declared.location, { kind: 'proposed', ...proposed }, limits));
+    if (!isMade) throw firstIsTaken();
+    requireCreated(await access.find(table));
+    const totals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
+    return { transactionId: newId() as TransactionId, version: 1, numAttempts: 1, ...totals };
+  } finally {
+    leave();
+  }
+}
+
+const firstIsTaken = (): LancegateError =>
+  new LancegateError('VersionTaken', 'the table has a version 1 already; nothing was written');
 
 /** As `createVersion`, of a batch that is to be made as a whole: of one version, or of none. */
 export const createVersions =

@@ -5,9 +5,10 @@ import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import type { TableAccess } from '../../table/table-access.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
 import { answeredBy } from '../idempotency/idempotency.ts';
+import type { DescribedTable } from './describe-table.ts';
 
 interface Deps {
   readonly catalog: TableCatalog & CreationCatalog;
@@ -15,6 +16,7 @@ interface Deps {
   readonly access: TableAccess;
   readonly newId: NewId;
   readonly owners: Pick<TableOwners, 'hold'>;
+  readonly managesVersions: boolean;
 }
 
 interface DeclareTableCommand {
@@ -25,15 +27,15 @@ interface DeclareTableCommand {
 
 /** Reserves a table's name and location; create or the first merge fills it. The service alone chooses the location. */
 export const declareTable =
-  ({ catalog, engine, access, newId, owners }: Deps) =>
+  ({ catalog, engine, access, newId, owners, managesVersions }: Deps) =>
   async (
     { table, properties, location }: DeclareTableCommand,
     _scope?: RequestScope,
-    answered?: AnswerOf<TableDescription>,
-  ): Promise<TableDescription> => {
+    answered?: AnswerOf<DescribedTable>,
+  ): Promise<DescribedTable> => {
     if (location !== undefined) throw invalidInput('location: this service chooses where a declared table is stored');
     await owners.hold(table);
     const chosen = await newLocation(table, catalog, engine, newId);
-    const describe = (record: TableRecord) => access.describe(record, undefined);
+    const describe = (record: TableRecord) => ({ ...access.describe(record, undefined), isManaged: managesVersions });
     return describe(await catalog.declareTable(table, chosen, properties, answeredBy(answered, describe)));
   };

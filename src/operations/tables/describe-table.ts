@@ -21,7 +21,7 @@ interface DescribeCommand extends ReadTarget {
 }
 
 /** `isManaged`: programs of Lance are to commit to it through this service. */
-interface DescribedTable extends TableDescription {
+export interface DescribedTable extends TableDescription {
   readonly isManaged: boolean;
 }
 
@@ -38,7 +38,7 @@ export const describeTable =
     }
     if (branch !== undefined) throw isOnlyDeclared('TableBranchNotFound', table, 'branch but main');
     if (version !== undefined) throw isOnlyDeclared('TableVersionNotFound', table, 'version');
-    return { ...access.describe(record, undefined), isManaged: false };
+    return { ...access.describe(record, undefined), isManaged: managesVersions };
   };
 
 async function resolveTag(

@@ -3,7 +3,7 @@ import type { StoredVersion } from '../../engine/port/dataset.ts';
 import type { Locations } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
-import type { TableAccess } from '../../table/table-access.ts';
+import { requireCreated, type TableAccess } from '../../table/table-access.ts';
 import type { Listing, Page } from '../visible-page.ts';
 
 interface ListVersionsCommand {
@@ -27,7 +27,10 @@ export const listVersions =
   ({ access, engine }: { access: TableAccess; engine: Locations }) =>
   async ({ table, branch, page, order }: ListVersionsCommand): Promise<Listing<ListedVersion>> => {
     const after = page.after === undefined ? undefined : versionOf(page.after);
-    const record = await access.findCreated(table);
+    const record = await access.find(table);
+    // What is to become its first version is proposed after such a look.
+    if (record.state === 'declared' && branch === undefined) return { items: [], next: undefined };
+    requireCreated(record);
     const request = { after, limit: page.limit + 1, order };
     const found = await access.read(record, branch, undefined, (dataset) => dataset.versionPage(request));
     const items = found.slice(0, page.limit).map((stored) => listed(engine, record, stored));

@@ -11,6 +11,7 @@ import {
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
+import type { ChangeLimits, ProposedManifest } from '../../port/change.ts';
 import type {
   ClonedVersion,
   Engine,
@@ -162,6 +163,17 @@ export class LanceEngine implements Engine {
     const table = await this.#openNewest(request);
     await table.checkout(version);
     return new LanceDataset(table);
+  }
+
+  async makeFirst(location: Location, proposed: ProposedManifest, limits: ChangeLimits): Promise<boolean> {
+    return engineCall('restore', async () => {
+      const mirror = this.#mirrors?.of(location, undefined);
+      const durability = new Durability(this.#fileSync, this.#branchAt(location, undefined), 0);
+      const { manifestCommit } = this.#ownCommits({ location, branch: undefined }, mirror ?? durability);
+      if ((await manifestCommit.makeFirst(proposed, limits)) === 'overtaken') return false;
+      if (mirror === undefined) await durability.sync(1);
+      return true;
+    });
   }
 
   async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {

@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { fenceVersion } from '../../../lance-format/manifest/fence-version.ts';
-import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { ifNotReplaceable, type NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
+import { manifestFileOf } from '../../../lance-format/manifest/parse-manifest.ts';
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
@@ -57,6 +58,12 @@ export class ManifestCommit {
     }
   }
 
+  /** The first version of a dataset that has none. */
+  makeFirst(change: ProposedManifest, limits: ChangeLimits): Promise<{ readonly version: number } | 'overtaken'> {
+    const name = manifestNames(0)[change.naming === 'V1' ? 1 : 0];
+    return this.#publish(change, { version: 0, bytes: noManifest, path: join(this.#versionsFolder, name) }, limits);
+  }
+
   async #publish(
     change: ProposedManifest,
     head: HeadManifest,
@@ -93,5 +100,11 @@ export class ManifestCommit {
     return older.bytes;
   }
 }
+
+/** Of no version: it has nothing, and is nowhere. */
+const noManifest = manifestFileOf(
+  { message: Buffer.of(), indexes: undefined, transaction: undefined },
+  Buffer.from('\0\0\0\0LANC'),
+);
 
 const noSuchVersion = (): LancegateError => new LancegateError('TableVersionNotFound', 'the table has no such version');
