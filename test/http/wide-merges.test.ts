@@ -85,7 +85,15 @@ describe('a merge into a table of 300 columns', () => {
     const table = await newTable();
     const merging = { operation: 'merge_insert', on: 'id', source: 'rows', when_matched_update_all: true };
     const steps = [part('x', { operation: 'delete', predicate: 'id = 1' }), part('y', merging)];
-    succeeded(await transact(service, table, [...steps, part('rows', rowsOf([2], ['c0'], () => 70))]));
+    succeeded(
+      await transact(service, table, [
+        ...steps,
+        part(
+          'rows',
+          rowsOf([2], ['c0'], () => 70),
+        ),
+      ]),
+    );
     assert.deepEqual(await stored(table), [changed(2), kept(3)]);
   });
 });

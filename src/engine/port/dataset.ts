@@ -118,8 +118,6 @@ export interface HeadCommits {
    * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
    */
   shadow(): Promise<Shadow>;
-  /** These columns, by their names, as they are at `version`; undefined where there can be no view. */
-  view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined>;
   /** The live rows, for `replaceRows`; undefined where rows cannot be replaced by their addresses. */
   liveRows(): LiveRows | undefined;
   /** Begins to write rows for `replaceRows`, which throws what fails. */
@@ -161,13 +159,15 @@ export interface HeadCommits {
   gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
 }
 
-/** What earlier commits did. */
+/** What earlier commits did, and left. */
 export interface History {
   /**
    * The addresses of the rows that the commit of `version` removed, updated ones included; or of those it added, in new
    * fragments. Reads two manifests and deletion vectors; undefined where that is not possible.
    */
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
+  /** These columns, by their names, as they are at `version`; undefined where there can be no view. */
+  view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined>;
   /** The versions of one page, in its order. */
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
   /** Of the commit that made a version; undefined where the version is not there, or does not say. */

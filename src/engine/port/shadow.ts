@@ -9,6 +9,16 @@ import type { TableColumns } from './table-columns.ts';
 /** What one merge did. */
 export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>;
 
+/** The rows and columns of a shadow. */
+interface ShadowRows {
+  /** As they are after the steps so far. */
+  columns(): Promise<TableColumns>;
+  /** As `Dataset.select`, of the rows as they are after the steps so far. */
+  select(columns: readonly Projection[], where: CheckedSql | undefined, limits?: ChangeLimits): AsyncIterable<IpcFile>;
+  /** Some columns of the rows as they are after the steps so far. */
+  view(columns: readonly string[], limits: ChangeLimits): Promise<ColumnView>;
+}
+
 /**
  * A private copy of a branch's newest version, which the engine changes in any number of steps. No reader sees a step; `commit`
  * makes all of them one version of the branch, directly after `baseVersion`, or none. To be ended by `commit` or `discard`. After an
@@ -17,7 +27,7 @@ export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows'
  * On object stores without an adapter, and for the tables that docs/adr/0023 names, each step commits to the branch itself: steps are seen before
  * `commit`, and `discard` does not undo them.
  */
-export interface Shadow {
+export interface Shadow extends ShadowRows {
   readonly baseVersion: number;
   /** False where each step commits to the branch itself. */
   readonly isPrivate: boolean;
@@ -32,12 +42,6 @@ export interface Shadow {
   deleteRows(addresses: readonly RowAddressSql[], limits?: ChangeLimits): Promise<number>;
   /** Returns how many rows it deleted. */
   deleteWhere(predicate: CheckedSql, limits?: ChangeLimits): Promise<number>;
-  /** As they are after the steps so far. */
-  columns(): Promise<TableColumns>;
-  /** As `Dataset.select`, of the rows as they are after the steps so far. */
-  select(columns: readonly Projection[], where: CheckedSql | undefined, limits?: ChangeLimits): AsyncIterable<IpcFile>;
-  /** Some columns of the rows as they are after the steps so far. */
-  view(columns: readonly string[], limits: ChangeLimits): Promise<ColumnView>;
   /**
    * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
    * written, and the work is to be done again in a new shadow. `requireTime` throws where the time for it is over; it is not

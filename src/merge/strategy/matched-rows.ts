@@ -70,14 +70,14 @@ async function findRows(shadow: Shadow, batch: Batch, limits: ChangeLimits): Pro
   }
 }
 
-interface MergedRows {
+interface PlannedMerge {
   readonly updates: readonly RowToWrite[];
   readonly inserts: readonly RowToWrite[];
   /** Rows of keys that have one row afterwards. */
   readonly surplus: readonly RowAddressSql[];
 }
 
-function rowsToWrite(batch: Batch, found: FoundAddresses, isOnePerKey: boolean): MergedRows {
+function rowsToWrite(batch: Batch, found: FoundAddresses, isOnePerKey: boolean): PlannedMerge {
   const [updates, inserts, surplus]: [RowToWrite[], RowToWrite[], RowAddressSql[]] = [[], [], []];
   for (const { source, key } of batch.rowsOf(batch.parts)) {
     const addresses = found.get(key) ?? [];

@@ -67,13 +67,13 @@ export class ColumnViews {
   }
 }
 
-type Reading = Pick<RowsToRead, 'columns' | 'where' | 'rows'>;
+type RowsOfView = Pick<RowsToRead, 'columns' | 'where' | 'rows'>;
 
 class FolderView implements ColumnView {
   readonly #folder: string;
-  readonly #read: (what: Reading) => AsyncIterable<IpcFile>;
+  readonly #read: (what: RowsOfView) => AsyncIterable<IpcFile>;
 
-  constructor(folder: string, read: (what: Reading) => AsyncIterable<IpcFile>) {
+  constructor(folder: string, read: (what: RowsOfView) => AsyncIterable<IpcFile>) {
     this.#folder = folder;
     this.#read = read;
   }
