@@ -10,7 +10,7 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine } from '#src/engine/port/engine.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
-import { type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
+import { addressesAmong, type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
@@ -83,7 +83,7 @@ describe('what the engine does in a shadow', () => {
     assert.deepEqual([totals.numUpdatedRows, totals.numInsertedRows, totals.numDeletedRows], [2, 1, 0]);
     const limits = { timeoutMs: undefined, principal: undefined };
     await shadow.change({ kind: 'append', rows: 1 }, keyed([3_000], 'appended'), limits);
-    assert.equal(await shadow.deleteRows(await addressesOf(shadow, 'id = 6 OR id = 3000')), 2);
+    assert.equal(await shadow.deleteWhere(addressesAmong(await addressesOf(shadow, 'id = 6 OR id = 3000'))), 2);
     assert.equal(await shadow.deleteWhere(ownSql('id < 3')), 3);
     assert.deepEqual(await contentOf(await reopened(engine)), before, 'a step is seen before the commit');
     const version = await dataset.version();
@@ -114,7 +114,7 @@ describe('what the engine does in a shadow', () => {
     await dataset.refresh();
     const shadow = await dataset.shadow();
     await shadow.merge(upsert, declared(2, 3), undefined);
-    assert.equal(await shadow.deleteRows((await addressesOf(shadow, 'id = 2')).slice(1)), 1);
+    assert.equal(await shadow.deleteWhere(addressesAmong((await addressesOf(shadow, 'id = 2')).slice(1))), 1);
     assert.deepEqual(await shadow.commit(), { version: 3 });
     assert.deepEqual([...(await contentOf(dataset)).keys()], [1, 2, 3]);
     const [recorded] = transactionsBetween(join(folder, location, '_versions'), 2, 3);

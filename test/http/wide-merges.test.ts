@@ -13,9 +13,9 @@ const int32: DataType = { kind: 'int', bitWidth: 32, signed: true };
 const utf8: DataType = { kind: 'utf8' };
 const names = Array.from({ length: 300 }, (_, i) => `c${i}`);
 const typeOf = (name: string): DataType => (name === 'c1' ? utf8 : int32);
-const valueOf = (name: string, id: number): number | string => (name === 'c1' ? `text ${id}` : id);
+const valueIn = (name: string, id: number): number | string => (name === 'c1' ? `text ${id}` : id);
 
-const rowsOf = (ids: readonly number[], columns: readonly string[], value = valueOf): Buffer =>
+const rowsOf = (ids: readonly number[], columns: readonly string[], value = valueIn): Buffer =>
   encodeStream(schemaOf([field('id', int32), ...columns.map((name) => field(name, typeOf(name)))]), [
     { id: ids, ...Object.fromEntries(columns.map((name) => [name, ids.map((id) => value(name, id))])) },
   ]);

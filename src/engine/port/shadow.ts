@@ -3,7 +3,6 @@ import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { ChangeLimits, ChangeStep } from './change.ts';
 import type { ColumnView } from './column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
-import type { RowAddressSql } from './row-address.ts';
 import type { TableColumns } from './table-columns.ts';
 
 /** What one merge did. */
@@ -38,8 +37,6 @@ export interface Shadow extends ShadowRows {
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeTotals>;
   /** Any step; `file` where the step has one. As `merge`, what the engine computes runs in a reader process. */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals>;
-  /** Returns how many there were; addresses without a row are passed over. */
-  deleteRows(addresses: readonly RowAddressSql[], limits?: ChangeLimits): Promise<number>;
   /** Returns how many rows it deleted. */
   deleteWhere(predicate: CheckedSql, limits?: ChangeLimits): Promise<number>;
   /**

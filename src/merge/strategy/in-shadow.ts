@@ -1,6 +1,7 @@
 import type { HeadCommits, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeSpec } from '../../engine/port/merge-spec.ts';
+import { addressesAmong } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
@@ -136,7 +137,7 @@ async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, us
   const limits = { timeoutMs: remainingMs(), principal };
   const rows: Rows = {
     select: (projections, where) => shadow.select(projections, where, limits),
-    deleteRows: (addresses) => shadow.deleteRows(addresses, limits),
+    deleteRows: (addresses) => shadow.deleteWhere(addressesAmong(addresses), limits),
   };
   const surplusRows = await deleteSurplus(rows, batch, columns.schema.fields.length, totals);
   return { totals: withSurplus(totals, surplusRows), surplusRows };

@@ -15,7 +15,7 @@ import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type Up
 import type { ColumnView } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
-import { addressesAmong, addressesFrom, addressesIn, type RowAddressSql } from '../../port/row-address.ts';
+import { addressesFrom, addressesIn } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { BranchCommits } from '../commit/branch-commits.ts';
@@ -229,10 +229,6 @@ class LocalShadow implements Shadow {
       const file = (await (await this.#folder.table()).schema()) as IpcFile;
       return { schema: readSchemaOfIpcFile(file), file };
     });
-  }
-
-  async deleteRows(addresses: readonly RowAddressSql[], limits?: ChangeLimits): Promise<number> {
-    return addresses.length === 0 ? 0 : this.deleteWhere(addressesAmong(addresses), limits);
   }
 
   async deleteWhere(where: CheckedSql, limits: ChangeLimits = noLimits): Promise<number> {

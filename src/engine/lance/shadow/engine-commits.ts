@@ -8,7 +8,7 @@ import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
 import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
-import { addressesAmong, type RowAddressSql, rowAddress } from '../../port/row-address.ts';
+import { addressesAmong, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 
@@ -68,10 +68,6 @@ export class EngineCommits implements Shadow {
 
   columns(): Promise<TableColumns> {
     return this.#dataset.columns();
-  }
-
-  async deleteRows(addresses: readonly RowAddressSql[]): Promise<number> {
-    return (await this.#dataset.deleteRows(addresses)).numDeletedRows;
   }
 
   deleteWhere(predicate: CheckedSql): Promise<number> {
