@@ -81,6 +81,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
     }
   }
 
+  /** Ends only when the reader has answered or ended, so that what it reads may be removed. */
   async *read({ store, location, branch, timeoutMs, principal, ...what }: ReaderReading): AsyncIterable<IpcFile> {
     const at: ReadAt = { store, location, branch, version: 0, isExact: true, lineage: '' };
     const deadline = new AbortController();
@@ -92,13 +93,15 @@ export class ReaderQueries implements Queries, ReaderChanges {
       isReaderWanted: () => false, // it waits for nobody's network
     });
     const { signal, take } = result;
+    const order = { at, work: { kind: 'read', what }, extraBytes: 0 } as const;
+    const asked = this.#pool.ask(order, { principal: principal ?? '', signal, take });
+    result.follow(asked);
     try {
-      const order = { at, work: { kind: 'read', what }, extraBytes: 0 } as const;
-      result.follow(this.#pool.ask(order, { principal: principal ?? '', signal, take }));
       yield* framedFiles(result.parts);
     } catch (error) {
       throw deadline.signal.aborted ? timedOut(error) : error;
     } finally {
+      await Promise.allSettled([asked]);
       cancel();
     }
   }
