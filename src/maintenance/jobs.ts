@@ -88,7 +88,7 @@ export class MaintenanceJobs {
         for (const column of plan.columns) await this.#buildIndex(watch, column, plan.reason);
         break;
       case 'refresh':
-        await this.#refresh(watch, plan.indexes, plan.reason);
+        requireBuilt(await this.#refresh(watch, plan.indexes, plan.reason));
         break;
       case 'prune':
         await this.#prune(watch.target, 'old versions');
@@ -145,13 +145,10 @@ export class MaintenanceJobs {
     if (compacted === undefined) return reports;
     const after = await actions.inspect(target);
     const stale = after?.layout.indexes.filter(({ isPlain, unindexedRows }) => !isPlain && unindexedRows > 0) ?? [];
-    reports.push(
-      ...(await this.#refresh(
-        watch,
-        stale.flatMap(({ spec }) => spec ?? []),
-        'by hand',
-      )),
-    );
+    const due = stale.flatMap(({ spec }) => spec ?? []);
+    const refreshed = await this.#refresh(watch, due, 'by hand');
+    reports.push(...refreshed);
+    for (const { refusal } of refreshed) if (refusal !== undefined) this.#deps.log.failed(target, 'index', refusal);
     const { removedVersions, removedBytes, isHeldByTag } = pruned;
     return [...reports, { ...compacted, removedVersions, removedBytes, isHeldByTag }];
   }
@@ -182,7 +179,10 @@ export class MaintenanceJobs {
     return report;
   }
 
-  /** Where much is deleted, all is compacted first: what is compacted afterwards is in no index. */
+  /**
+   * Where much is deleted, all is compacted first: what is compacted afterwards is in no index. An index that the rows do not go with,
+   * such as one of more clusters than there are vectors, stays as it is and is no reason to leave the others.
+   */
   async #refresh(
     watch: BranchWatch,
     due: readonly IndexSpec[],
@@ -200,9 +200,10 @@ export class MaintenanceJobs {
     for (const spec of all.filter(({ name }) => isCompacted || names.has(name))) {
       const report = await actions.refreshIndex(target, spec, reason, stopping);
       if (report === undefined) continue;
+      reports.push(report);
+      if (report.refusal !== undefined) continue;
       watch.maintained(watch.debt, 1, this.#nowMs);
       log.done(target, report);
-      reports.push(report);
     }
     return reports;
   }
@@ -226,4 +227,9 @@ export class MaintenanceJobs {
   get #retainedFromMs(): number {
     return this.#nowMs - this.#deps.policy.retentionMs;
   }
+}
+
+/** A plan that left an index as it is has failed, so that it is not tried again at once. */
+function requireBuilt(reports: readonly IndexReport[]): void {
+  for (const { refusal } of reports) if (refusal !== undefined) throw refusal;
 }

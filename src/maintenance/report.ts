@@ -1,3 +1,4 @@
+import type { LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
 import type { CompactionReason, Extent } from './decide/policy.ts';
 
@@ -43,6 +44,8 @@ export interface IndexReport extends CommonReport {
   readonly column: string;
   readonly rows: number;
   readonly isIndexTooLarge: boolean;
+  /** Why the index was left as it is: its options do not go with the rows. */
+  readonly refusal?: LancegateError;
 }
 
 export interface PruneReport extends CommonReport, RemovedVersions {

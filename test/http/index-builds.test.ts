@@ -141,4 +141,32 @@ describe('a build that takes long', () => {
     assert.deepEqual([second?.name, second?.indexDetails], ['mine', first?.indexDetails]);
     assert.notEqual(second?.indexUuid, first?.indexUuid);
   });
+
+  test('an index that few rows cannot be trained with is left out, with all else maintained (P8)', async () => {
+    const post = (route: string, body: object | Uint8Array = {}) => service.post(`/v1/table/few/${route}`, body);
+    const builtFor = async () =>
+      (await stored('few')).map(({ name, numIndexedRows }) => [name, numIndexedRows]).toSorted();
+    succeeded(await post('create', vectors(300)));
+    const trained = { column: 'vector', index_type: 'IVF_PQ', num_partitions: 1, num_sub_vectors: 4 };
+    succeeded(await post('create_index', { ...trained, name: 'trained' }));
+    succeeded(await post('create_index', { column: 'id', index_type: 'BITMAP', name: 'untrained' }));
+    succeeded(await post('delete', { predicate: 'id >= 100' }));
+    succeeded(await post('merge_insert?on=id&when_not_matched_insert_all=true', vectors(50, 1_000)));
+    const { jobs } = succeeded(await post('maintain')) as { jobs: readonly Record<string, unknown>[] };
+    const skipped = jobs.filter((each) => each.skipped !== undefined);
+    assert.deepEqual(
+      skipped.map(({ job, column }) => [job, column]),
+      [['index', 'vector']],
+    );
+    assert.match(String(skipped[0]?.skipped), /at least 256 rows/);
+    assert.deepEqual((await builtFor()).at(-1), ['untrained', 150]);
+    assert.equal(succeeded(await post('count_rows')), 150);
+    succeeded(await post('merge_insert?on=id&when_not_matched_insert_all=true', vectors(300, 2_000)));
+    const { jobs: later } = succeeded(await post('maintain')) as { jobs: readonly Record<string, unknown>[] };
+    assert.ok(later.every((each) => each.skipped === undefined));
+    assert.deepEqual(await builtFor(), [
+      ['trained', 450],
+      ['untrained', 450],
+    ]);
+  });
 });

@@ -15,6 +15,7 @@ const Jobs = Type.Object({
       duration_ms: Count,
       column: Type.Optional(Type.String()),
       rows: Type.Optional(Count),
+      skipped: Type.Optional(Type.String()),
       removed_versions: Type.Optional(Count),
       removed_bytes: Type.Optional(Count),
       removed_fragments: Type.Optional(Count),
@@ -49,7 +50,8 @@ export const maintainTableRoute = jsonRoute(answeredOnce('maintain_table', maint
 function jobContents(report: JobReport) {
   const { branch = 'main', reason, durationMs } = report;
   const common = { branch, reason, duration_ms: Math.round(durationMs) };
-  if (report.job === 'index') return { job: 'index', ...common, column: report.column, rows: report.rows };
+  if (report.job === 'index')
+    return { job: 'index', ...common, column: report.column, rows: report.rows, skipped: report.refusal?.message };
   const removed = { removed_versions: report.removedVersions, removed_bytes: report.removedBytes };
   if (report.job === 'prune') return { job: 'prune', ...common, ...removed };
   return {

@@ -125,19 +125,13 @@ export class MaintenanceActions {
     try {
       const layout = await opened.layout();
       unpin = this.#deps.pins.pin(target, await opened.version(), layout);
-      const prepared = await opened.prepareIndex(spec, { principal: undefined, signal });
+      const prepared = await opened.prepareIndex(spec, { principal: undefined, signal }).catch(unfitting);
+      const { column } = spec;
+      const report = { job: 'index', branch, reason, column, rows: layout.rows, isIndexTooLarge: false } as const;
+      if (prepared instanceof LancegateError)
+        return { ...report, durationMs: performance.now() - startMs, refusal: prepared };
       const isMade = await this.#commitBuilt(target, opened, spec, prepared).finally(() => prepared.discard());
-      if (!isMade) return undefined;
-      const durationMs = performance.now() - startMs;
-      return {
-        job: 'index',
-        branch,
-        reason,
-        column: spec.column,
-        rows: layout.rows,
-        isIndexTooLarge: false,
-        durationMs,
-      };
+      return isMade ? { ...report, durationMs: performance.now() - startMs } : undefined;
     } finally {
       unpin();
       opened.close();
@@ -326,3 +320,9 @@ const hasIndex = ({ indexes }: Layout, spec: IndexSpec): boolean =>
 
 const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): boolean =>
   removedFragments > 0 || indexes.some(({ isPlain, unindexedRows }) => isPlain && unindexedRows > 0);
+
+/** The engine took the options when a client built the index, so it refuses the rows that are there now. */
+function unfitting(error: unknown): LancegateError {
+  if (error instanceof LancegateError && error.kind === 'InvalidInput') return error;
+  throw error;
+}
