@@ -1179,3 +1179,39 @@ test('a version is dated before whatever time is noted after its commit, in whol
   const file = readManifest(join(folder, '_versions'), version);
   assert.equal(parseManifest(file?.bytes ?? Buffer.of()).committedAtMs, nowMs - 1);
 });
+
+test('a commit that was overtaken leaves no time for another program at its next attempt', async (t) => {
+  const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 2, 'first'));
+  for (const n of numbersFrom(1, 10)) await dataset.append(fileOf(rowsFrom(2 * n, 2, 'first')));
+  tracked.advance(await dataset.version());
+  const folder = stage.path();
+  const wereThere: boolean[] = [];
+  const outcomes = [false, true].values();
+  class Watched extends FolderCommits {
+    override write(...of: Parameters<FolderCommits['write']>): Promise<void> {
+      const done = super.write(...of);
+      wereThere.push(of[0].length > 8 && of[0].every(({ path }) => existsSync(path)));
+      return done;
+    }
+
+    override make(...of: Parameters<FolderCommits['make']>): boolean | Promise<boolean> {
+      return outcomes.next().value === true && super.make(...of);
+    }
+  }
+  const files = new FileWriter();
+  t.after(() => files.close());
+  const replacement = new RowReplacement({
+    folder,
+    staging: new Staging(folder),
+    commits: new Watched(folder, files),
+    fresh: { nowMs: Date.now, uuid: randomUUID },
+  });
+  const replaceFirstOfEach = () => {
+    const old = numbersFrom(0, 10).flatMap((fragment) => at(fragment, 0));
+    return replacement.commit(tracked as LiveRowMap, old, { file: fileOf(rowsFrom(0, 10, 'ours')), rows: 10 });
+  };
+  assert.equal(await replaceFirstOfEach(), 'overtaken');
+  assert.equal(typeof (await replaceFirstOfEach()), 'object');
+  assert.deepEqual(wereThere, [false, true], 'the second one writes before anything else can happen');
+  assert.equal(await dataset.countRows(), 20);
+});

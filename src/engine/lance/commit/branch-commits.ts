@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import type { FileWriter } from './file-writer.ts';
+import type { FileWriter, Pace } from './file-writer.ts';
 import type { StagedRows } from './staging.ts';
 import { commitVersion, inFolder, type NewFile, removeFiles, removeIfPossible } from './version-commit.ts';
 
@@ -33,8 +33,8 @@ export interface VersionTurn {
 export interface BranchCommits {
   /** Where the engine finds the branch: the base path of its shadows. */
   readonly uri: string;
-  /** All files, or none. `path` is in the folder of the branch, or of its mirror. */
-  write(files: readonly NewFile[]): Promise<void>;
+  /** All files, or none. `path` is in the folder of the branch, or of its mirror. `pace`: as `FileWriter.write`. */
+  write(files: readonly NewFile[], pace?: Pace): Promise<void>;
   /** What `write` wrote; never throws. */
   remove(files: readonly NewFile[]): void;
   place(staged: StagedRows): PlacedRows;
@@ -90,8 +90,8 @@ export class FolderCommits implements BranchCommits {
     this.#beginSync = beginSync;
   }
 
-  async write(files: readonly NewFile[]): Promise<void> {
-    await this.#files?.write(files);
+  async write(files: readonly NewFile[], pace?: Pace): Promise<void> {
+    await this.#files?.write(files, pace);
     if (files.length > 0) this.#beginSync?.(files.map(({ path }) => path));
   }
 

@@ -20,6 +20,9 @@ export interface WriteOutcome {
   readonly failure: { readonly code: string | undefined; readonly message: string } | undefined;
 }
 
+/** undefined: whatever is best for other work of the event loop. */
+export type Pace = 'in haste' | undefined;
+
 type Settle = (failure: Error | undefined) => void;
 
 /** So few take less time than the trip to the thread and back. */
@@ -32,10 +35,14 @@ export class FileWriter {
   #worker: Worker | undefined;
   #lastId = 0;
 
-  /** All of them, or none. Rejects with the errors of `node:fs`. */
-  async write(files: readonly NewFile[]): Promise<void> {
+  /**
+   * All of them, or none. Rejects with the errors of `node:fs`. `in haste`: beside a program that commits all the time, which may win
+   * during a trip to the thread; ten times as much is written at once then.
+   */
+  async write(files: readonly NewFile[], pace?: Pace): Promise<void> {
     const bytes = files.reduce((sum, { content }) => sum + content.length, 0);
-    if (files.length <= fewFiles && bytes <= fewBytes) return writeFiles(files);
+    const times = pace === 'in haste' ? 10 : 1;
+    if (files.length <= fewFiles * times && bytes <= fewBytes * times) return writeFiles(files);
     try {
       await this.#order(files);
     } catch (error) {

@@ -59,6 +59,8 @@ interface ReplacementParts {
 export class RowReplacement {
   readonly #parts: ReplacementParts;
   readonly #versionsFolder: string;
+  /** The last commit was overtaken: the next one must take less time between its look at the rows and its manifest. */
+  #wasOvertaken = false;
 
   constructor(parts: ReplacementParts) {
     this.#parts = parts;
@@ -128,7 +130,7 @@ export class RowReplacement {
   async #commitMarked(change: RowChange, rows: RowsInStaging): Promise<Replacing> {
     const { commits } = this.#parts;
     const vectors = [...change.deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-    const writing = commits.write(vectors);
+    const writing = commits.write(vectors, this.#wasOvertaken ? 'in haste' : undefined);
     writing.catch(() => undefined); // the commit throws it
     let mayBeMade = false;
     try {
@@ -137,6 +139,7 @@ export class RowReplacement {
       const files = Promise.all([writing, rows.place(commits, staged)]);
       const made = await this.#commitOnNewest(change, staged, files);
       mayBeMade = typeof made === 'object';
+      this.#wasOvertaken = made === 'overtaken';
       return made;
     } catch (error) {
       mayBeMade = isOutcomeUnknown(error);
