@@ -32,7 +32,7 @@ const folder = mkdtempSync(join(tmpdir(), 'lancegate-path-'));
 const coverageFolder = join(folder, 'coverage');
 const data = join(folder, 'data');
 const { stdout: minted } = await promisify(execFile)(process.execPath, [
-  ...[main, 'token', '--subject', 'path', '--scope', 'lancegate:admin', '--data', data],
+  ...[main, 'token', '--subject', 'path', '--scope', 'lancegate:admin', '--allow-unknown', '--data', data],
 ]);
 const authorization = `Bearer ${minted.trim().split('\n').at(-1)}`;
 const preload = pathToFileURL(join(import.meta.dirname, 'take-coverage-on-signal.ts')).href;

@@ -106,7 +106,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     forwarding: await openForwarding(start, state, tokens),
   });
   await join(state, config.advertise ?? server.url, engine);
-  state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer });
+  state.announce({ url: server.url, acceptsOwnTokens: config.ownIssuer, policyFile: config.policyFile });
   logger.info({ accepted: acceptedCredentials(config) }, 'the service accepts these credentials');
   const all = opened.move();
   return {

@@ -26,6 +26,14 @@ interface ReplicaIdentity {
   readonly keys: IssuerKeyRecords;
 }
 
+/** What commands on this machine know of a running service. */
+interface Announcement {
+  readonly url: string;
+  readonly acceptsOwnTokens: boolean;
+  /** undefined where the default policies decide. */
+  readonly policyFile: string | undefined;
+}
+
 export interface StoredState extends Credentials {
   readonly catalog: Catalog;
   /** Which process writes to a table. */
@@ -38,7 +46,7 @@ export interface StoredState extends Credentials {
   requireReady(): Promise<void>;
   readonly whileStorageAnswers: WhileStorageAnswers;
   /** Tells commands on this machine where the service listens. */
-  announce(service: { readonly url: string; readonly acceptsOwnTokens: boolean }): void;
+  announce(service: Announcement): void;
 }
 
 /** Fails where another process holds the data folder, or the catalog cannot be used; the message is for the operator. */

@@ -7,6 +7,8 @@ export interface RunningService {
   /** Without the base path. */
   readonly url: string;
   readonly acceptsOwnTokens: boolean | undefined;
+  /** undefined where the default policies decide. */
+  readonly policyFile: string | undefined;
 }
 
 /** undefined if no service listens. After a crash, the one that did. */
@@ -15,8 +17,9 @@ export function runningService(
   { fileExists, readFile }: Pick<CliContext, 'fileExists' | 'readFile'>,
 ): RunningService | undefined {
   if (!fileExists(holderFile)) return undefined;
-  const { url, acceptsOwnTokens } = JSON.parse(readFile(holderFile).toString('utf8')) as Partial<RunningService>;
-  return url === undefined ? undefined : { url, acceptsOwnTokens };
+  const said = JSON.parse(readFile(holderFile).toString('utf8')) as Partial<RunningService>;
+  const { url, acceptsOwnTokens, policyFile } = said;
+  return url === undefined ? undefined : { url, acceptsOwnTokens, policyFile };
 }
 
 /** A running service knows its flags; without one, the environment says how the next one will start. */

@@ -1,10 +1,11 @@
 import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
 import { dataFolderAt } from '../config/data-folder.ts';
 import { optional, required, withDefault } from '../config/options.ts';
-import { settings } from '../config/settings.ts';
-import { dayMs, durationMs, listOf, text } from '../config/value-types.ts';
-import { type Command, write } from './command.ts';
+import { type Config, settings } from '../config/settings.ts';
+import { boolean, dayMs, durationMs, listOf, text } from '../config/value-types.ts';
+import { type CliContext, CliError, type Command, write } from './command.ts';
 import { credentialSettings, readCommandLine } from './command-line.ts';
+import { requireKnownScopes } from './minted-scopes.ts';
 import { requireOwnIssuer, runningService } from './running-service.ts';
 
 /** Whom a credential stands for and what it allows. */
@@ -26,26 +27,48 @@ const options = {
     default: '12h',
     doc: 'How long the token is valid; it cannot be taken back before.',
   }),
+  allowUnknown: withDefault(boolean, {
+    flag: 'allow-unknown',
+    default: 'false',
+    doc: 'Mint it also for a data folder in which no service ever ran, and with scopes that no policy knows.',
+  }),
 };
+
+const settingNames = [...credentialSettings, 'policyFile'] as const;
 
 export const tokenCommand: Command = {
   name: 'token',
   usage: 'token --subject S --scope "…" [--expires 12h] [--data DIR | --catalog URL]',
   summary: 'Prints an access token of the own issuer; works while the service runs.',
-  options: [...Object.values(options), ...credentialSettings.map((name) => settings[name])],
+  options: [...Object.values(options), ...settingNames.map((name) => settings[name])],
 
   async run(args, context) {
-    const syntax = { options, settingNames: credentialSettings };
-    const { options: given, reading } = readCommandLine(syntax, args, context);
-    await using credentials = await context.openCredentials(reading.values);
-    requireOwnIssuer(reading.values, runningService(dataFolderAt(reading.values.dataFolder), context));
+    const { options: given, reading } = readCommandLine({ options, settingNames }, args, context);
+    const config = reading.values;
+    const scopes = splitScopes(given.scope);
+    const service = runningService(dataFolderAt(config.dataFolder), context);
+    requireOwnIssuer(config, service);
+    if (!given.allowUnknown) {
+      requireServed(config, context);
+      await requireKnownScopes(scopes, config, service, context);
+    }
+    await using credentials = await context.openCredentials(config);
     const issuer = await OwnIssuer.open(credentials.issuerKeys, context.clock);
     const token = await issuer.mint({
       subject: given.subject,
-      scopes: splitScopes(given.scope),
+      scopes,
       groups: given.groups ?? [],
       expiresAfterMs: given.expires,
     });
     await write(context.stdout, `${token}\n`);
   },
 };
+
+/** A mistyped folder would get an issuer key of its own, whose tokens no service accepts. Nothing is made in it before this. */
+function requireServed({ catalogUrl, dataFolder }: Config, { fileExists }: Pick<CliContext, 'fileExists'>): void {
+  if (catalogUrl !== undefined || fileExists(dataFolderAt(dataFolder).catalogFile)) return;
+  throw new CliError(
+    `no service ever ran in ${dataFolder}: there is no catalog that this user can see. --data names the data folder of a ` +
+      'service, --catalog the database of replicas; --allow-unknown mints a token for this folder all the same',
+  );
+}

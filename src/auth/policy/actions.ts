@@ -59,6 +59,11 @@ export const actionScopes = {
 
 export type Action = keyof typeof actionScopes;
 
+/** All that the default policies know. */
+export const defaultScopes: ReadonlySet<string> = new Set(
+  Object.values(actionScopes).map((group) => `lancegate:${group}`),
+);
+
 export type Resource =
   | { readonly kind: 'namespace'; readonly path: NamespacePath }
   | { readonly kind: 'table'; readonly table: TableRef };

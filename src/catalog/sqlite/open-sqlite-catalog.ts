@@ -32,8 +32,8 @@ interface SqliteCatalogOptions {
 
 /** A catalog in a file that this process holds. */
 interface SqliteCatalog extends Catalog, Pick<StorageRootCatalog, 'agreeOnRoot'> {
-  /** Records for other processes the URL of this service, and whether it accepts tokens that `lancegate token` mints. */
-  announce(service: { readonly url: string; readonly acceptsOwnTokens?: boolean }): void;
+  /** Records for other processes the URL of this service, and what decides about tokens that `lancegate token` mints. */
+  announce(service: Pick<CatalogHolder, 'acceptsOwnTokens' | 'policyFile'> & { readonly url: string }): void;
 }
 
 /**
@@ -200,6 +200,8 @@ interface CatalogHolder {
   readonly url?: string | undefined;
   /** Whether it accepts tokens that `lancegate token` mints; undefined before it listens. */
   readonly acceptsOwnTokens?: boolean;
+  /** Its policies; undefined where the default ones decide. */
+  readonly policyFile?: string | undefined;
 }
 
 const holderFileOf = (catalogFile: string): string => join(dirname(catalogFile), 'lancegate.holder.json');
