@@ -8,6 +8,7 @@ import type { StartService } from './cli/serve.ts';
 import type { Machine } from './config/fit-defaults.ts';
 import { sharedMemory } from './config/memory-folder.ts';
 import { systemClock } from './kernel/clock.ts';
+import { temporaryFilesIn } from './query/process-folder.ts';
 
 const [, program = '', ...args] = process.argv;
 
@@ -57,7 +58,8 @@ function openFilesLimit(): number {
 process.stderr.on('error', () => undefined);
 
 const context: CliContext = {
-  env: process.env,
+  // With the temporary folder of the system, which a process of ours falls back on.
+  env: { ...process.env, TMPDIR: tmpdir() },
   cwd: process.cwd(),
   invocation: invocation(),
   packageFolder,
@@ -81,8 +83,12 @@ const context: CliContext = {
 /** Loaded when it is needed: the engine's native code would only slow the other commands down. */
 const startService: StartService = async (config, parts) => {
   const service = await import('./service.ts');
-  return service.startService(config, parts);
+  return service.startService(config, { ...parts, useTemporaryFolder });
 };
+
+function useTemporaryFolder(path: string): void {
+  Object.assign(process.env, temporaryFilesIn(path));
+}
 
 const { runCli } = await import('./cli/run.ts');
 process.exit(await runCli(args, context, startService));

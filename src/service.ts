@@ -3,6 +3,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import type { IpcLimits } from './arrow/stream/source-reader.ts';
 import { Authenticator } from './auth/authenticator.ts';
 import { CedarPolicy } from './auth/policy/cedar-policy.ts';
@@ -33,6 +34,7 @@ import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
 import { IndexBuilders } from './query/index-builders.ts';
+import { makeProcessFolder, removeProcessFolder } from './query/process-folder.ts';
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { ResultSpools } from './query/result-spool.ts';
@@ -305,6 +307,7 @@ async function openEngine(start: Start, state: StoredState, readerChanges: Reade
   sayIfClosed(start);
   await rm(folder.scratchFolder, { recursive: true, force: true });
   makePrivateFolder(folder.scratchFolder);
+  haveOwnTemporaryFolder(start);
   if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
   const memoryFolder = makeMemoryFolder(folder.root);
   if (memoryFolder !== undefined) opened.defer(() => removeMemoryFolder(memoryFolder));
@@ -325,6 +328,15 @@ async function openEngine(start: Start, state: StoredState, readerChanges: Reade
   await engine.requireStorage();
   await state.requireStorageRoot(); // after the storage has answered: the catalog remembers the first one
   return engine;
+}
+
+/** As each reader has one, and before the engine makes its first session. */
+function haveOwnTemporaryFolder({ folder, environment, useTemporaryFolder, opened }: Start): void {
+  if (useTemporaryFolder === undefined) return;
+  const path = makeProcessFolder(folder.scratchFolder, environment.TMPDIR ?? tmpdir());
+  if (path === undefined) return;
+  opened.defer(() => removeProcessFolder(path));
+  useTemporaryFolder(path);
 }
 
 const notManaged = ({ storageRoot }: Config): StoreUnusable =>

@@ -28,6 +28,8 @@ export interface StartParts {
   readonly clock: Clock;
   /** Of the process; readers get a part of it. */
   readonly environment: Environment;
+  /** Makes it the place of this process's temporary files; missing where the process is not the service's alone. */
+  readonly useTemporaryFolder?: (path: string) => void;
 }
 
 export const serveCommand = (startService: StartService): Command => ({

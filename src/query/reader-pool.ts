@@ -33,6 +33,8 @@ export class ReaderPool {
   readonly #parts: ReaderPoolParts;
   readonly #queue: FairQueue;
   readonly #all = new Set<ReaderProcess>();
+  /** With those that have ended and whose temporary files are being removed. */
+  readonly #uncleared = new Set<ReaderProcess>();
   /** Free readers, each with the function that cancels its idle timer. The last one is taken first, so that the others stay idle. */
   readonly #free = new Map<ReaderProcess, () => void>();
   #deathsInRow = 0;
@@ -74,14 +76,11 @@ export class ReaderPool {
     return this.#queue.isSlotWanted(order, by);
   }
 
-  /** Kills all readers, also busy ones. */
+  /** Kills all readers, also busy ones; then nothing of them is left. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    const ends = [...this.#all].map((reader) => {
-      reader.end('stop');
-      return reader.ended;
-    });
-    await Promise.all(ends);
+    for (const reader of this.#all) reader.end('stop');
+    await Promise.all([...this.#uncleared].map((reader) => reader.cleared));
   }
 
   async #askReader(
@@ -125,10 +124,12 @@ export class ReaderPool {
   #start(): ReaderProcess {
     const reader = new ReaderProcess(this.#parts);
     this.#all.add(reader);
+    this.#uncleared.add(reader);
     // A start takes up to a second, and several on an overloaded machine.
     const takeBack = this.#parts.clock.schedule(30_000, () => reader.end('start'));
     reader.ready.then(takeBack, takeBack);
     void reader.ended.then((reason) => this.#gone(reader, reason));
+    void reader.cleared.then(() => this.#uncleared.delete(reader));
     return reader;
   }
 

@@ -3,12 +3,14 @@
  * time. However it ends, `ended` has the reason, and the order under way is refused with it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Duplex, PassThrough, type Readable } from 'node:stream';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ServiceMemory } from '../memory/resident-limit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ReaderDeath } from '../telemetry/metrics.ts';
+import { makeProcessFolder, removeProcessFolder, temporaryFilesIn } from './process-folder.ts';
 import {
   type Answered,
   errorOf,
@@ -24,7 +26,7 @@ import {
 
 export interface ReaderProcessParts {
   readonly setup: ReaderSetup;
-  /** The whole environment of the process. */
+  /** The whole environment of the process, but for where its temporary files are. */
   readonly environment: Readonly<Record<string, string>>;
   readonly logger: Logger;
   /** Where the memory of a merge counts that it takes beyond the reader's own. */
@@ -38,6 +40,8 @@ const nodeOptions = ['--max-semi-space-size=2', '--v8-pool-size=1'];
 export class ReaderProcess {
   /** Resolves to the reason once the process has ended. */
   readonly ended: Promise<ReaderDeath>;
+  /** Resolves once its temporary files are removed, too. */
+  readonly cleared: Promise<void>;
   readonly #child: ChildProcess;
   readonly #channel: Duplex;
   readonly #memoryBytes: number;
@@ -59,9 +63,10 @@ export class ReaderProcess {
   constructor({ setup, environment, logger, serviceMemory }: ReaderProcessParts) {
     this.#memoryBytes = setup.memoryBytes;
     this.#serviceMemory = serviceMemory;
+    const folder = makeProcessFolder(setup.scratchFolder, environment.TMPDIR ?? tmpdir());
     // Detached: Ctrl-C on the terminal is for the service alone, which ends its readers.
     this.#child = spawn(process.execPath, [...nodeOptions, program], {
-      env: environment,
+      env: { ...environment, ...(folder === undefined ? {} : temporaryFilesIn(folder)) },
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
       detached: true,
     });
@@ -69,6 +74,7 @@ export class ReaderProcess {
     this.#ready.promise.catch(() => undefined); // each wait on `ready` handles it
     this.#keepLastWords(this.#child.stderr);
     this.ended = this.#watchEnd(logger);
+    this.cleared = this.ended.then(() => (folder === undefined ? undefined : removeProcessFolder(folder)));
     // A write to a process that has ended fails; `ended` has the reason.
     this.#channel.on('error', () => undefined);
     void this.#listen();

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
+import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { Field, FixedSizeList, Float32, Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
 import {
   argumentsOf,
   enginePriorities,
@@ -25,8 +26,12 @@ const rows = tableToIPC(new Table({ id: vectorFromArray([1, 2, 3], new Int32()) 
 async function start(t: TestContext) {
   const dataFolder = temporaryFolder((clean) => t.after(clean));
   const token = await mintToken(dataFolder);
+  const [systemsTemporary, scratch] = [temporaryFolder((clean) => t.after(clean)), join(dataFolder, 'scratch')];
+  mkdirSync(join(scratch, 'process-before'), { recursive: true });
+  writeFileSync(join(scratch, 'process-before/left'), 'by a service that was killed');
   const env = {
     PATH: process.env.PATH,
+    TMPDIR: systemsTemporary,
     AWS_SECRET_ACCESS_KEY: secret,
     LANCEGATE_STORAGE_OPTIONS: JSON.stringify({ aws_secret_access_key: secret }),
   };
@@ -53,7 +58,8 @@ async function start(t: TestContext) {
     const metrics = await fetch(`${url}/metrics`, { headers: { authorization: `Bearer ${token}` } });
     return (await metrics.text()).includes('\nlancegate_reader_queries_running 1\n');
   };
-  return { service, log, count, isQueryRunning, tablesFolder: join(dataFolder, 'tables') };
+  const folders = { tablesFolder: join(dataFolder, 'tables'), systemsTemporary, scratch };
+  return { service, log, post, count, isQueryRunning, ...folders };
 }
 
 const onlyReader = (service: ChildProcess): number => {
@@ -92,3 +98,36 @@ test('no reader outlives a service that is killed, not even in the middle of a q
   await eventually('the reader has ended', () => !isRunning(reader));
   reads.release();
 });
+
+const vectorType = new FixedSizeList(16, new Field('item', new Float32(), true));
+const vectors = Array.from({ length: 2_000 }, (_, row) =>
+  Array.from({ length: 16 }, (_, at) => Math.sin(row * at + row)),
+);
+
+/** Of everything below a folder, as paths relative to it. */
+const filesBelow = (folder: string): readonly string[] => readdirSync(folder, { recursive: true }).map(String);
+
+for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+  test(`an index build leaves no vectors behind, where its process ends by ${signal} (P9)`, async (t) => {
+    const { service, post, systemsTemporary, scratch } = await start(t);
+    assert.ok(!filesBelow(scratch).includes('process-before'), 'a start removes what an earlier one left');
+    const table = tableToIPC(new Table({ vector: vectorFromArray(vectors, vectorType) }), 'stream');
+    assert.equal((await post('/v1/table/v/create', table))[0], 200);
+    const index = { column: 'vector', index_type: 'IVF_PQ', num_partitions: 4, num_sub_vectors: 4 };
+    assert.equal((await post('/v1/table/v/create_index', index))[0], 200);
+    const builder = readersOf(service.pid).at(-1)!;
+    const [, folder = ''] = /^TMPDIR=(.+)$/m.exec(environmentOf(builder)) ?? [];
+    assert.ok(folder.startsWith(join(scratch, 'process-')), folder);
+    assert.equal(statSync(folder).mode & 0o777, 0o700);
+    writeFileSync(join(folder, 'more'), 'as in the middle of a build');
+    assert.deepEqual(filesBelow(systemsTemporary), []);
+    if (signal === 'SIGKILL') {
+      process.kill(builder, signal);
+      await eventually('its folder is gone', () => !filesBelow(scratch).includes(basename(folder)));
+    }
+    service.kill('SIGTERM');
+    assert.deepEqual(await once(service, 'exit'), [0, null]);
+    assert.deepEqual(filesBelow(scratch), []);
+    assert.deepEqual(filesBelow(systemsTemporary), []);
+  });
+}
