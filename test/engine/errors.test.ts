@@ -217,6 +217,25 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     assert.deepEqual((['maintain', 'sync', 'branch'] as const).map(kindOf), Array(3).fill('Internal'));
   });
 
+  test('what Node says of a storage that takes nothing is named, in whatever way it says so', () => {
+    const errorOf = (fields: object, message = 'x', call: EngineCall = 'replace') =>
+      translateEngineError(call, Object.assign(new Error(message), fields), 'a filter');
+    const refusals = [
+      errorOf({ code: 'EROFS', syscall: 'open' }),
+      errorOf({ code: 'EACCES', syscall: 'mkdir' }),
+      errorOf({ code: 'EPERM', syscall: 'copyfile' }),
+      errorOf({ code: 'ENOENT', syscall: 'mkdir' }),
+      errorOf({ code: '', syscall: 'rm' }, ", Unknown error: Read-only file system '/d/x.json'"),
+    ];
+    for (const { kind } of refusals) assert.equal(kind, 'StorageUnavailable');
+    assert.equal(errorOf({ code: 'ENOENT', syscall: 'open' }).kind, 'Internal');
+    assert.equal(errorOf({ code: 'ENOENT', syscall: 'mkdir' }, 'x', 'sync').kind, 'Internal');
+    const deleting = (path: string) =>
+      `lance error: LanceError(IO): Generic LocalFileSystem error: Unable to delete file /d/t.lance/${path}: Read-only file system (os error 30), /x.rs:1:9`;
+    assert.equal(errorOf({}, deleting('_refs/branches/b.json'), 'branch').kind, 'StorageUnavailable');
+    assert.equal(errorOf({}, deleting('tree/b/data/0.lance'), 'branch').kind, 'Internal');
+  });
+
   const unavailable = [
     ['Too many open files (os error 24) at path "/d/t.lance/data/.tmpbALiAm"', 'too many files are open'],
     ['Too many open files in system (os error 23) at path "/d/t.lance/data/.tmpbALiAm"', 'too many files are open'],
@@ -229,6 +248,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
       'the storage is read-only',
     ],
     ['Permission denied (os error 13)', 'the storage denies access'],
+    ['Operation not permitted (os error 1)', 'the storage denies access'],
   ] as const;
   for (const [says, why] of unavailable) {
     test(`"${says}" is named for merges and creates, which show nothing before they are done, and unknown for maintenance`, () => {

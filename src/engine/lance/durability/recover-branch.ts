@@ -224,6 +224,7 @@ function removeUnfinishedRecords(datasetPath: string, branch: string): void {
 }
 
 function removeEmpty(folder: string, datasetPath: string): void {
+  if (!existsSync(folder)) return; // a storage that is read-only would refuse to remove it, too
   try {
     for (let empty = folder; empty !== datasetPath; empty = dirname(empty)) rmdirSync(empty);
   } catch (error) {

@@ -38,11 +38,9 @@ export class LocalTags implements Tags {
     await this.#write(tag, before, (draft, path) => renameSync(draft, path));
   }
 
-  remove(name: string): Promise<void> {
-    return engineCall('sync', async () => {
-      rmSync(tagFile(this.#datasetPath, name), { force: true });
-      await this.#durability.namesChanged(tagFolder(this.#datasetPath));
-    });
+  async remove(name: string): Promise<void> {
+    await engineCall('replace', async () => rmSync(tagFile(this.#datasetPath, name), { force: true }));
+    await engineCall('sync', () => this.#durability.namesChanged(tagFolder(this.#datasetPath)));
   }
 
   /** False if the name is taken. */

@@ -34,17 +34,23 @@ const fullShape = /(?:No space left on device|Disk quota exceeded)/;
  * could be opened to ask it again.
  */
 const unavailableShape =
-  /LanceError\(IO\): (?:Generic LocalFileSystem error: [^:]+: )?[^:(]+\(os error (13|23|24|30)\)/;
+  /LanceError\(IO\): (?:Generic LocalFileSystem error: [^:]+: )?[^:(]+\(os error (1|13|23|24|30)\)/;
 const unavailable: Readonly<Record<string, string>> = {
+  1: 'the storage denies access',
   13: 'the storage denies access',
   23: 'too many files are open',
   24: 'too many files are open',
   30: 'the storage is read-only',
+  EPERM: 'the storage denies access',
   EACCES: 'the storage denies access',
   ENFILE: 'too many files are open',
   EMFILE: 'too many files are open',
   EROFS: 'the storage is read-only',
 };
+/** The removal of a file by Node has no code for it. */
+const readOnlyShape = /^, Unknown error: Read-only file system/;
+/** A branch is there as long as its record is. */
+const recordStaysShape = /Unable to delete file [^:]*\/_refs\/branches\//;
 /** Codes of Node, which writes files of shadows and of replacements: up to the commit nothing of them can be seen. */
 const fullCodes: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
 
@@ -277,7 +283,8 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
   if (error instanceof UnboundedColumns)
     return new LancegateError('InvalidTableState', unreadable(error), { cause: error });
   const text = error instanceof Error ? error.message : String(error);
-  const ofStorage = unseenUntilDone.has(call) ? storageRefusal(text, error, { engineCall: call }) : undefined;
+  const isUnseen = unseenUntilDone.has(call) || (call === 'branch' && recordStaysShape.test(text));
+  const ofStorage = isUnseen ? storageRefusal(text, error, { engineCall: call }) : undefined;
   if (ofStorage !== undefined) return ofStorage;
   for (const [shape, kind, template, refusal] of [...anyRules, ...rulesFor[call]]) {
     const match = shape.exec(text);
@@ -299,10 +306,16 @@ function storageRefusal(
   internal: { engineCall: EngineCall },
 ): LancegateError | undefined {
   if (unknownShape.test(text)) return undefined;
-  const code = (cause as NodeJS.ErrnoException).code ?? '';
+  const code = isReadOnly(text, cause) ? 'EROFS' : ((cause as NodeJS.ErrnoException).code ?? '');
   if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
   const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
   return why === undefined ? undefined : storageUnavailable(why, cause, internal);
+}
+
+/** On a read-only file system Node says of a folder that it makes with its parents that it finds no parent. */
+function isReadOnly(text: string, cause: unknown): boolean {
+  const { code, syscall } = cause as NodeJS.ErrnoException;
+  return readOnlyShape.test(text) || (code === 'ENOENT' && syscall === 'mkdir');
 }
 
 /** Runs one engine call; its failure leaves as a `LancegateError`. */
