@@ -42,7 +42,8 @@ describe('destroying is allowed by name (P9)', () => {
     }
     assert.equal(await rows(), 2);
     succeeded(await service.post('/v1/table/fresh/create', people([1], 'x'), loader));
-    succeeded(await service.post('/v1/table/fresh/create?mode=exist_ok', people([1], 'x'), loader));
+    const found = await service.post('/v1/table/fresh/create?mode=exist_ok', people([1], 'x'), loader);
+    refused(found, 403, 15, /^DescribeTable on table 'fresh' is not allowed$/);
     succeeded(await service.post('/v1/table/fresh/create?mode=overwrite', people([1, 2, 3], 'x')));
   });
 

@@ -30,6 +30,7 @@ describe('create: every parameter', () => {
       context: {
         'header.x-request-id': 'my-request',
         'header.cache-control': 'no-store',
+        'header.x-content-type-options': 'nosniff',
         'header.phalanx-version': '0.3.0',
       },
     });

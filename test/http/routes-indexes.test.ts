@@ -99,7 +99,7 @@ describe('indexes of a table', () => {
     const [second] = await stored();
     assert.notEqual(first?.indexUuid, second?.indexUuid);
     refused(await build({ ...body, replace: false }), 409, 7, /mine/);
-    refused(await build({ ...body, replace: false }, 't', 'create_index/'), 400, 13, /mine/);
+    refused(await build({ ...body, replace: false }, 't', 'create_index/'), 400, 7, /mine/);
     refused(await build({ ...body, column: 'n.text' }), 400, 13, /another column/);
     succeeded(await drop('mine'));
     refused(await drop('mine'), 404, 6, /mine/);

@@ -249,7 +249,8 @@ describe('rows are inserted', () => {
   test('what is not honoured is refused: another mode, a part of an upload', async () => {
     const table = await newTable();
     refused(await insert(table, people([1], 'x'), '?mode=create'), 400, 13, /mode/);
-    refused(await insert(table, people([1], 'x'), '?upload_id=u&upload_part_id=p'), 406, 0, /one request/);
+    refused(await insert(table, people([1], 'x'), '?upload_id=u'), 406, 0, /one request/);
+    refused(await insert(table, people([1], 'x'), '?upload_id=u&upload_part_id=p'), 400, 13, /upload_part_id/);
     refused(await insert('none', people([1], 'x')), 404, 4);
     refused(await insert(table, Buffer.of()), 400, 13, /empty/);
   });

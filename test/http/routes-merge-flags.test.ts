@@ -183,6 +183,7 @@ describe('the flags of a merge and their filters', () => {
       'header.x-request-id': answer.headers.get('x-request-id'),
       'header.cache-control': answer.headers.get('cache-control'),
       'header.phalanx-version': answer.headers.get('phalanx-version'),
+      'header.x-content-type-options': answer.headers.get('x-content-type-options'),
     });
     const transaction = succeeded(await service.post(`/v1/transaction/${transactionId}/describe`));
     assert.equal(transaction.status, 'SUCCEEDED');
