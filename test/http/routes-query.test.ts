@@ -199,8 +199,8 @@ describe('POST /v1/table/{id}/query', () => {
   test("what the engine finds wrong only as it looks at indexes is the client's mistake, too", async () => {
     const st = vectorFromArray(Array(10).fill({ a: 'x' }), new Struct([new Field('a', new Utf8(), true)]));
     const rows = stream({ id: Array.from({ length: 10 }, (_, id) => id), v: vectors(10), st });
-    succeeded(await service.post('/v1/table/indexed/create', rows));
-    const table = await (await connect(service.tablesFolder)).openTable('indexed');
+    succeeded(await service.post('/v1/table/mistaken/create', rows));
+    const table = await (await connect(service.tablesFolder)).openTable('mistaken');
     await table.createIndex('v', { config: Index.hnswSq({ numPartitions: 1 }) });
     const words = (columns: readonly string[]) => ({ full_text_query: { query: '"t1 t2"', columns } });
     const mistakes: readonly (readonly [body: Fields, path: string, error: RegExp, code?: number])[] = [
@@ -211,7 +211,7 @@ describe('POST /v1/table/{id}/query', () => {
       [{ vector: [1, 0, 1], k: 1, columns: ['_rowoffset'] }, 'analyze_plan', /^_rowoffset: the engine cannot analyse/],
     ];
     for (const [body, path, error, code = 13] of mistakes)
-      refused(await query(body, 'indexed', path), 400, code, error);
+      refused(await query(body, 'mistaken', path), 400, code, error);
   });
 
   test('explain_plan and analyze_plan are texts without the place of the table (P9)', async () => {
