@@ -48,7 +48,7 @@ class Service:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def token_of(self, scope):
-        return self._say("token", "--subject", "tester", "--scope", scope, "--data", self.data)
+        return self._say("token", "--subject", "tester", "--scope", scope, "--allow-unknown", "--data", self.data)
 
     def words(self):
         """The end of what it wrote."""
