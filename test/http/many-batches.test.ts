@@ -9,7 +9,7 @@ const id = field('id', { kind: 'int', bitWidth: 32, signed: true });
 const plain = schemaOf([id, field('name', { kind: 'utf8' })]);
 const coded = schemaOf([id, field('name', { kind: 'utf8' }, { dictionary: { id: 1n, index, ordered: false } })]);
 
-const row = (key: number): Rows => ({ id: [BigInt(key)], name: [`n${key % 100}`] });
+const row = (key: number): Rows => ({ id: [BigInt(key)], name: [`n${key % 50}`] });
 const rowsFrom = (first: number, count: number): Rows[] => Array.from({ length: count }, (_, i) => row(first + i));
 
 describe('a stream of many record batches', () => {
