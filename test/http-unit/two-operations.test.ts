@@ -8,6 +8,7 @@ import { startTestService } from './service.ts';
 
 const context = (requestId: string) => ({
   'header.cache-control': 'no-store',
+  'header.x-content-type-options': 'nosniff',
   'header.phalanx-version': '0.3.0',
   'header.x-request-id': requestId,
 });
