@@ -137,7 +137,11 @@ test('only a principal that may write there learns that a table or a principal h
   assert.equal((await upload(service, path, { headers: stranger })).status, 401, 'also while the table has its share');
   assert.equal((await upload(service, '/v1/table/others/merge_insert?on=id')).status, 200, 'another table is open');
   mayWrite.name = false;
-  assert.equal((await upload(service, `${path}&timeout=30s`)).status, 403, 'nothing is concluded from one request to another');
+  assert.equal(
+    (await upload(service, `${path}&timeout=30s`)).status,
+    403,
+    'nothing is concluded from one request to another',
+  );
 });
 
 test('a write beyond the share of its table is authorised and admitted anew each time, counted and in the log', async () => {
