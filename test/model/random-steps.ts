@@ -24,9 +24,11 @@ export function randomStep(random: Random, world: World): Step {
 const birth = (random: Random, table: string): Step =>
   random.chance(25) ? { kind: 'declare', table } : createStep(random, table);
 
-function createStep(random: Random, table: string): Step {
+function createStep(random: Random, name: string, table?: Table): Step {
   const mode = random.pick(['create', 'exist_ok', 'overwrite'] as const);
-  return { kind: 'create', table, mode, source: sourceOf(random, randomColumns(random), [], random.int(12)) };
+  const isAsBefore = table?.state === 'created' && random.chance(50);
+  const columns = isAsBefore ? table.columns : randomColumns(random);
+  return { kind: 'create', table: name, mode, source: sourceOf(random, columns, [], random.int(12)) };
 }
 
 function anyStep(random: Random, name: string, table: Table | undefined): Step {
@@ -44,7 +46,7 @@ function anyStep(random: Random, name: string, table: Table | undefined): Step {
     case 'merge':
       return mergeStep(random, name, table);
     case 'create':
-      return createStep(random, name);
+      return createStep(random, name, table);
     case 'create branch':
       return createBranchStep(random, name, table);
     case 'delete branch':

@@ -2,6 +2,7 @@
  * What the service should do, in a few lines of plain data: a table is a list of rows per branch and version, a merge is
  * a loop over them. It knows design section 2 and SQL, and nothing of files, engines or how a merge is done.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { ErrorName } from '#src/kernel/errors.ts';
 import type { Column } from './columns.ts';
 import { faultsAt, faultsOfSource, lacksRequired } from './merge-faults.ts';
@@ -80,6 +81,7 @@ const madeOf = ({ columns, rows }: Source): Created => ({
 function expectCreate(world: World, table: Table | undefined, { table: name, mode, source }: CreateStep): Expected {
   if (table?.state === 'created' && mode === 'create') return { refused: ['TableAlreadyExists'] };
   if (table?.state === 'created' && mode === 'exist_ok') {
+    if (!isDeepStrictEqual(table.columns, source.columns)) return { refused: ['TableSchemaValidationError'] };
     return { versions: [table.branches.get(main)?.version ?? 0], worldAt: () => world };
   }
   return { versions: [1], worldAt: () => withTable(world, name, madeOf(source)) };

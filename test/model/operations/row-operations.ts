@@ -1,9 +1,11 @@
 /** Creates, and what changes rows. */
+import { isDeepStrictEqual } from 'node:util';
 import { encodeRows } from '../columns.ts';
 import { type Condition, conditionSql } from '../conditions.ts';
 import { faultsOfNone, faultsOfSource } from '../merge-faults.ts';
 import type { Random } from '../random.ts';
 import { mergeInto } from '../random-steps.ts';
+import { main } from '../reference.ts';
 import { type MergeStep, mergeParameters, type Source } from '../steps.ts';
 import { allCounts, changeBranch } from './branch-change.ts';
 import {
@@ -20,6 +22,7 @@ import { type Expected, type Keyed, type Operation, refused, type Target, tableR
 import { append, deleteRows, merge, overwrite, type RowsUpdate, updateRows } from './row-changes.ts';
 import {
   hasNamespace,
+  headOf,
   newestOf,
   newState,
   newTable,
@@ -41,14 +44,20 @@ interface CreateStep extends Keyed {
   readonly source: Source;
 }
 
+/** With the metadata: a source of the model has none. */
+const hasSchemaOf = ({ columns, metadata, fieldMetadata }: State, source: Source): boolean =>
+  isDeepStrictEqual(columns, source.columns) && Object.keys(metadata).length === 0 && fieldMetadata.size === 0;
+
 const create: Operation<CreateStep> = {
   expect(world, { table: name, mode, properties, source }) {
     if (!hasNamespace(world, parentOf(name))) return refused('NamespaceNotFound');
     const table = world.tables.get(name);
     if (table?.state === 'created' && mode === 'create') return refused('TableAlreadyExists');
     if (table?.state === 'created' && mode === 'exist_ok') {
-      const { location, properties: kept, branches } = table;
-      return { answer: { location, properties: kept, version: newestOf(branches.get('main')!) }, world: () => world };
+      const kept = headOf(table.branches.get(main)!);
+      if (!hasSchemaOf(kept, source)) return refused('TableSchemaValidationError');
+      const { location, properties: given, branches } = table;
+      return { answer: { location, properties: given, version: newestOf(branches.get(main)!) }, world: () => world };
     }
     const given = properties ?? (table?.state === 'declared' ? table.properties : {});
     return {
@@ -63,15 +72,20 @@ const create: Operation<CreateStep> = {
     const query = new URLSearchParams({ mode, ...(properties && { properties: JSON.stringify(properties) }) });
     return tableRequest(table, `create?${query}`, streamOf(source));
   },
-  draw: (random, world) => drawCreate(random, randomTable(random, world)),
+  draw(random, world) {
+    const name = randomTable(random, world);
+    const table = world.tables.get(name);
+    if (table?.state !== 'created' || random.chance(50)) return drawCreate(random, name);
+    return drawCreate(random, name, headOf(table.branches.get(main)!).columns);
+  },
 };
 
-export const drawCreate = (random: Random, table: string): CreateStep => ({
+export const drawCreate = (random: Random, table: string, columns = randomTableColumns(random)): CreateStep => ({
   kind: 'create',
   table,
   mode: random.pick(['create', 'exist_ok', 'overwrite']),
   properties: random.chance(30) ? randomTexts(random) : undefined,
-  source: randomSource(random, randomTableColumns(random), 12),
+  source: randomSource(random, columns, 12),
 });
 
 /** Rows into a table that is only declared make it, on main. */
