@@ -16,6 +16,7 @@ export const faultsOfNone = (columns: readonly Column[]): ErrorName[] =>
 /** Of the request alone. */
 export function faultsOfSource({ on, source, flags }: MergeStep): ErrorName[] {
   const faults: ErrorName[] = on.length === 0 ? ['InvalidInput'] : [];
+  if (new Set(on.map(({ segments }) => JSON.stringify(segments))).size < on.length) faults.push('InvalidInput');
   faults.push(...faultsOfNone(source.columns));
   const columns = on.map(({ segments }) => columnAt(source.columns, segments));
   if (columns.includes(undefined)) faults.push('TableColumnNotFound');

@@ -88,7 +88,7 @@ function expectCreate(world: World, table: Table | undefined, { table: name, mod
 }
 
 function expectMerge(world: World, table: Table | undefined, step: MergeStep): Expected {
-  if (table === undefined) return { refused: ['TableNotFound'] };
+  if (table === undefined) return { refused: ['TableNotFound', ...faultsOfSource(step)] };
   const faults = [
     ...faultsOfSource(step),
     ...(table.state === 'declared' ? faultsOfDeclared(step) : faultsOfCreated(table, step)),
