@@ -129,12 +129,26 @@ function parseLimit(text: string): number {
 
 export const timeoutHeader = 'x-request-timeout-ms';
 
+const units = [
+  { unit: 'h', ms: 3_600_000 },
+  { unit: 'm', ms: 60_000 },
+  { unit: 's', ms: 1_000 },
+  { unit: 'ms', ms: 1 },
+] as const;
+const number = String.raw`\d{1,12}(?:\.\d{1,9})?`;
+const parts = units.map(({ unit }) => `(?:(${number})${unit})?`).join('');
+/** At least one part, or a bare number, which is the first group. In the words of regular expressions that all languages have. */
+export const durationPattern = String.raw`^(?=\d)(?:(${number})|${parts})$`;
+const durationGrammar = new RegExp(durationPattern);
+
 /** Of every route. */
 export const timeoutParameter = {
   timeout: Type.Optional(
     Type.String({
-      pattern: String.raw`^[1-9]\d{0,5}(ms|s|m)$`,
-      description: 'How long the request allows itself, such as 500ms, 30s or 5m; never more than the service allows.',
+      pattern: durationPattern,
+      description:
+        'How long the request allows itself, such as 500ms, 30s, 5m or 1h30m, or a number of seconds; never more than the service allows.',
+      examples: ['30s'],
     }),
   ),
 };
@@ -168,20 +182,10 @@ function parseHeader(text: string | undefined): number | undefined {
   throw invalidInput(`${timeoutHeader}: expected a whole number of milliseconds`);
 }
 
-const unitMs = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const;
-const part = (unit: string): string => String.raw`(?:(?<${unit}>\d{1,12}(?:\.\d{1,9})?)${unit})?`;
-const grammar = new RegExp(`^${Object.keys(unitMs).map(part).join('')}$`);
-
 /** `500ms`, `30s`, `1.5m`, `1h30m`: units from large to small, each once; a bare number counts seconds. In ms. */
 export function parseDurationMs(text: string, field: string): number {
-  const durationMs = /^\d{1,12}(\.\d{1,9})?$/.test(text) ? Number(text) * unitMs.s : sumMs(text);
-  if (text !== '' && durationMs >= 0) return durationMs;
-  throw invalidInput(`${field}: expected a duration, such as 500ms, 30s, 5m or 1h30m`);
-}
-
-/** NaN for a text that is no duration. */
-function sumMs(text: string): number {
-  const groups = grammar.exec(text)?.groups;
-  if (groups === undefined) return Number.NaN;
-  return Object.entries(unitMs).reduce((sum, [unit, factor]) => sum + Number(groups[unit] ?? 0) * factor, 0);
+  const match = durationGrammar.exec(text);
+  if (match === null) throw invalidInput(`${field}: expected a duration, such as 500ms, 30s, 5m or 1h30m`);
+  const [, seconds = '0', ...counts] = match;
+  return units.reduce((sum, { ms }, i) => sum + Number(counts[i] ?? 0) * ms, Number(seconds) * 1_000);
 }

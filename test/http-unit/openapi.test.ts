@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { guides } from '#src/http/openapi/guide.ts';
 import { notOfferedPaths } from '#src/http/routes/not-offered.ts';
-import { checkDescribed, type Document, type Operation } from '#test/fixtures/described-answers.ts';
+import { durationPattern } from '#src/wire/query-parameters.ts';
+import { checkDescribed, type Document, type Operation, schemaIn } from '#test/fixtures/described-answers.ts';
 import { startTestService, type TestService } from './service.ts';
 
 interface Digest {
@@ -60,11 +62,13 @@ const undescribed = new Set([
 
 test('the document has the paths, parameters and required fields of the specification', async () => {
   await using service = await startTestService();
-  const described = operationsOf(await getDocument(service));
+  const document = await getDocument(service);
+  const described = operationsOf(document);
   const refused = new Set(notOfferedPaths.map(specificationPath));
   const found = Object.entries(digest.operations).flatMap(([route, specified]) => {
     const operation = described.get(route);
-    if (operation !== undefined) return [[specified.operationId, differencesOf(specified, operation)] as const];
+    if (operation !== undefined)
+      return [[specified.operationId, differencesOf(document, specified, operation)] as const];
     assert.ok(refused.has(route.split(' ')[1]!), `${route} is neither described nor refused`);
     return [];
   });
@@ -74,7 +78,7 @@ test('the document has the paths, parameters and required fields of the specific
 const specificationPath = (path: string): string =>
   path.replaceAll(/:(\w+)/g, (_, part: string) => `{${part === 'index' ? 'index_name' : part}}`);
 
-function differencesOf(specified: Specified, found: Operation): readonly string[] {
+function differencesOf(document: Document, specified: Specified, found: Operation): readonly string[] {
   const parameters = new Map(found.parameters.map((each) => [`${each.in} ${each.name}`, each.required]));
   const ofName = found.operationId === specified.operationId ? [] : [`is ${found.operationId}`];
   const ofParameters = Object.entries(specified.parameters).flatMap(([name, isRequired]) => {
@@ -82,7 +86,7 @@ function differencesOf(specified: Specified, found: Operation): readonly string[
     return parameters.get(name) === isRequired ? [] : [`${isRequired ? 'does not require' : 'requires'} ${name}`];
   });
   const ofBodies = Object.entries(specified.body).flatMap(([type, fields]) => {
-    const schema = found.requestBody?.content[type]?.schema;
+    const schema = schemaIn(document, found.requestBody?.content[type]?.schema);
     if (schema === undefined) return [`lacks a body of ${type}`];
     const required = schema.required ?? [];
     return [
@@ -96,13 +100,31 @@ function differencesOf(specified: Specified, found: Operation): readonly string[
     ];
   });
   const ofAnswers = Object.entries(specified.answers['200'] ?? {}).flatMap(([type, fields]) => {
-    const schema = found.responses['200']?.content?.[type]?.schema;
+    const schema = schemaIn(document, found.responses['200']?.content?.[type]?.schema);
     if (schema === undefined) return [`lacks an answer of ${type}`];
     const required = schema.required ?? [];
     return fields.required.filter((name) => !required.includes(name)).map((name) => `may answer without ${name}`);
   });
   return [...ofName, ...ofParameters, ...ofBodies, ...ofAnswers];
 }
+
+test('every operation is in a group and says what it does, and the guide has no other', async () => {
+  await using service = await startTestService();
+  const document = await getDocument(service);
+  const names = new Set(document.tags.map(({ name }) => name));
+  const operations = [...operationsOf(document).values()];
+  for (const { operationId, tags, description } of operations) {
+    assert.deepEqual([operationId, tags.length, names.has(tags[0]!)], [operationId, 1, true]);
+    assert.ok(description.length > 0, operationId);
+  }
+  assert.deepEqual(Object.keys(guides).toSorted(), operations.map(({ operationId }) => operationId).toSorted());
+});
+
+test('the timeout that the document describes is what the service takes', () => {
+  const pattern = new RegExp(durationPattern);
+  for (const taken of ['500ms', '30s', '1.5m', '1h30m', '30', '0']) assert.match(taken, pattern);
+  for (const refused of ['', '-1s', 'soon', '5 s', '5d', '1s1h', '1e3', 's']) assert.doesNotMatch(refused, pattern);
+});
 
 test('a parameter that is read only to be refused is not in the document', async () => {
   await using service = await startTestService();

@@ -7,15 +7,17 @@ import { databaseHeader } from '../database.ts';
 import { ErrorBody, statusTitles } from '../error-renderer.ts';
 import type { Method, Route } from '../route.ts';
 import type { RouteDescription } from './description.ts';
+import { groups, guides } from './guide.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
 /** `routes` are below the base path. Those without a description are not in the document. */
 export function openApiDocument(routes: readonly Route[], basePath: string): Json {
-  const paths = new Map<string, Json>();
-  for (const { path, methods, description } of routes) {
-    if (description !== undefined) paths.set(pathOf(path), pathItem(path, methods, description));
-  }
+  const schemas = new NamedSchemas();
+  schemas.named('Error', ErrorBody);
+  const described = routes.flatMap(({ path, methods, description }) =>
+    description === undefined ? [] : [[pathOf(path), pathItem(path, methods, description, schemas)] as const],
+  );
   return {
     openapi: '3.1.1',
     info: {
@@ -23,17 +25,19 @@ export function openApiDocument(routes: readonly Route[], basePath: string): Jso
       version: '1',
       description:
         'Lance tables over HTTP, as the Lance Namespace specification and the LanceDB SDKs have them. A field of a body that is null counts as absent. A name that is not known is refused where the request changes something, and where it is near to a known one.',
+      contact: { name: 'lancegate' },
       license: { name: 'Apache 2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0.html' },
     },
     servers: [{ url: basePath === '' ? '/' : basePath }],
     security: [{ bearer: [] }, { apiKey: [] }],
-    paths: Object.fromEntries([...paths].toSorted(([a], [b]) => (a < b ? -1 : 1))),
+    tags: groups,
+    paths: Object.fromEntries(described.toSorted((a, b) => rankOf(a) - rankOf(b))),
     components: {
       securitySchemes: {
         bearer: { type: 'http', scheme: 'bearer', description: 'A token, or an API key.' },
         apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
       },
-      schemas: { Error: printed(ErrorBody) },
+      schemas: schemas.all(),
       responses: Object.fromEntries(refusals.map((status) => [`Refusal${status}`, refusalOf(status)])),
     },
   };
@@ -45,43 +49,50 @@ const partName = (part: string): string => partNames[part] ?? part;
 
 const pathOf = (path: string): string => path.replaceAll(/:(\w+)/g, (_, part: string) => `{${partName(part)}}`);
 
-function pathItem(path: string, methods: readonly Method[], description: RouteDescription): Json {
-  const operations = methods.map((method) => [method.toLowerCase(), operation(path, method, description)]);
+/** A reader finds the operations in the order of the guide. */
+const ranks = new Map(Object.keys(guides).map((operationId, rank) => [operationId, rank]));
+const rankOf = ([, item]: readonly [string, Json]): number =>
+  Math.min(
+    ...Object.values(item).map((operation) => ranks.get((operation as Json).operationId as string) ?? ranks.size),
+  );
+
+function pathItem(path: string, methods: readonly Method[], said: RouteDescription, schemas: NamedSchemas): Json {
   // GET of a route that also has POST is for older clients.
-  if (methods.length > 1) {
-    const older = operations.find(([method]) => method === 'get');
-    if (older !== undefined) {
-      older[1] = { ...(older[1] as Json), operationId: `${description.operationId}ByGet`, deprecated: true };
-    }
-  }
-  return Object.fromEntries(operations) as Json;
+  const isOlder = (method: Method): boolean => method === 'GET' && methods.length > 1;
+  return Object.fromEntries(
+    methods.map((method) => {
+      const description = isOlder(method) ? { ...said, operationId: `${said.operationId}ByGet` } : said;
+      const described = operation(path, method, description, schemas);
+      return [method.toLowerCase(), isOlder(method) ? { ...described, deprecated: true } : described];
+    }),
+  );
 }
 
-function operation(path: string, method: Method, description: RouteDescription): Json {
+function operation(path: string, method: Method, description: RouteDescription, schemas: NamedSchemas): Json {
   const { operationId, summary, parameters, answers, takesKey } = description;
+  const guide = guides[operationId];
+  const done = { description: 'Done.', ...(answers && { content: contentOf(operationId, answers, schemas) }) };
   return {
     operationId,
     summary,
-    tags: [tagOf(path)],
+    description: guide?.text ?? summary,
+    tags: guide === undefined ? [] : [guide.group.name],
     parameters: [
       ...pathParameters(path),
       ...queryParameters({ ...parameters, ...timeoutParameter }),
       ...headerParameters(takesKey),
     ],
-    ...(method === 'POST' && requestBody(description)),
-    responses: { 200: { description: 'Done.', ...(answers && { content: contentOf(answers) }) }, ...refusalsByStatus },
+    ...(method === 'POST' && requestBody(description, schemas)),
+    responses: { 200: done, ...refusalsByStatus },
   };
 }
 
-const tags: readonly (readonly [RegExp, string])[] = [
-  [/^\/v1\/namespace\//, 'Namespace'],
-  [/^\/v1\/transaction\//, 'Transaction'],
-  [/\/index\/|_index$/, 'Index'],
-  [/\/tags\//, 'Tag'],
-  [/\/branches\//, 'Branch'],
-  [/\/jobs\//, 'Job'],
-];
-const tagOf = (path: string): string => tags.find(([pattern]) => pattern.test(path))?.[1] ?? 'Table';
+/** The parts of a path, with values that the examples of the guide are for. */
+function exampleOf(part: string, path: string): Json {
+  if (part === 'index') return { example: 'name_idx' };
+  if (path.startsWith('/v1/namespace/')) return { example: 'team' };
+  return path.startsWith('/v1/table/') ? { example: 'people' } : {};
+}
 
 const pathParameters = (path: string): Json[] =>
   [...path.matchAll(/:(\w+)/g)].map(([, part = '']) => ({
@@ -89,6 +100,7 @@ const pathParameters = (path: string): Json[] =>
     in: 'path',
     required: true,
     schema: { type: 'string', minLength: 1 },
+    ...exampleOf(part, path),
     ...(part === 'id' && { description: 'The parts of the identifier, with the delimiter between them.' }),
   }));
 
@@ -124,19 +136,37 @@ const headerParameters = (takesKey: boolean): Json[] => [
     : []),
 ];
 
-function requestBody({ bodies }: RouteDescription): Json {
-  const content = Object.fromEntries(
-    Object.entries(bodies).map(([type, schema]) => [type, { schema: printed(schema) }]),
-  );
+function requestBody({ operationId, bodies }: RouteDescription, schemas: NamedSchemas): Json {
+  const example = guides[operationId]?.example;
+  const content = Object.entries(bodies).map(([type, schema]) => {
+    const isJson = type === 'application/json';
+    const name = isJson ? `${operationId}Request` : `${operationId}Form`;
+    return [type, { schema: schemas.named(name, schema), ...(isJson && example !== undefined && { example }) }];
+  });
   const isRequired = Object.values(bodies).every((schema) => !('properties' in schema) || hasRequired(schema));
-  return { requestBody: { required: isRequired, content } };
+  return { requestBody: { required: isRequired, content: Object.fromEntries(content) } };
 }
 
 const hasRequired = (schema: TSchema): boolean => 'required' in schema && (schema.required as unknown[]).length > 0;
 
-function contentOf(answers: TSchema): Json {
+function contentOf(operationId: string, answers: TSchema, schemas: NamedSchemas): Json {
   const type = 'contentMediaType' in answers ? String(answers.contentMediaType) : 'application/json';
-  return { [type]: { schema: printed(answers) } };
+  return { [type]: { schema: schemas.named(`${operationId.replace(/ByGet$/, '')}Response`, answers) } };
+}
+
+/** Objects have names, by which generated clients call their types; all else stands where it is used. */
+class NamedSchemas {
+  readonly #schemas = new Map<string, Json>();
+
+  named(name: string, schema: TSchema): Json {
+    if (!('type' in schema) || schema.type !== 'object') return printed(schema);
+    this.#schemas.set(name, printed(schema));
+    return { $ref: `#/components/schemas/${name}` };
+  }
+
+  all(): Json {
+    return Object.fromEntries([...this.#schemas].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  }
 }
 
 /** Any route may refuse with each of these; a path that is in the document has its methods. */
@@ -157,7 +187,7 @@ function refusalOf(status: string): Json {
   };
 }
 
-/** TypeBox writes tuples as JSON Schema had them before OpenAPI 3.1. */
+/** TypeBox writes tuples as JSON Schema had them before OpenAPI 3.1. What is read only to be refused is left out. */
 function printed(schema: unknown): Json {
   return print(schema) as Json;
 }
@@ -165,8 +195,12 @@ function printed(schema: unknown): Json {
 function print(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(print);
   if (typeof value !== 'object' || value === null) return value;
-  const { items, additionalItems, ...others } = value as Json;
-  const rest = Object.fromEntries(Object.entries(others).map(([name, part]) => [name, print(part)]));
-  if (Array.isArray(items)) return { ...rest, prefixItems: print(items), items: additionalItems ?? true };
+  const { items, additionalItems: _, ...others } = value as Json;
+  const rest = Object.fromEntries(
+    Object.entries(others).flatMap(([name, part]) => (isNever(part) ? [] : [[name, print(part)]])),
+  );
+  if (Array.isArray(items)) return { ...rest, prefixItems: print(items), items: {}, maxItems: items.length };
   return items === undefined ? rest : { ...rest, items: print(items) };
 }
+
+const isNever = (part: unknown): boolean => Type.IsNever(part as TSchema);

@@ -85,7 +85,8 @@ const start = (basePath: string): string => `SwaggerUIBundle({
   url: '${basePath}/openapi.json',
   dom_id: '#page',
   validatorUrl: null,
-  defaultModelsExpandDepth: -1,
-  docExpansion: 'none',
+  defaultModelsExpandDepth: 0,
+  docExpansion: 'list',
+  tryItOutEnabled: true,
 });
 `;

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { before, describe, test } from 'node:test';
+import { Field, FixedSizeList, Float32, makeTable, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import { openApiDocument } from '#src/http/openapi/document.ts';
+import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { type Document, describedRoutes, type Operation } from '#test/fixtures/described-answers.ts';
+import type { TestService } from '#test/fixtures/service.ts';
+import { startCheckedService, succeeded } from './checked-service.ts';
+
+const document = openApiDocument(describedRoutes, '') as unknown as Document;
+
+interface Example {
+  readonly path: string;
+  readonly operation: Operation;
+  readonly body: unknown;
+}
+
+const examples: readonly Example[] = Object.entries(document.paths).flatMap(([path, { post: operation }]) => {
+  const json = operation?.requestBody?.content['application/json'];
+  return operation === undefined || json?.example === undefined ? [] : [{ path, operation, body: json.example }];
+});
+
+/** As the page fills in the path. */
+const filledIn = ({ path, operation: { parameters } }: Example): string =>
+  path.replaceAll(/\{(\w+)\}/g, (_, name: string) => String(parameters.find((each) => each.name === name)?.example));
+
+const vectors = vectorFromArray(
+  [0, 1, 2].map((i) => [i, 0.2, 0.3, 0.4]),
+  new FixedSizeList(4, new Field('item', new Float32())),
+);
+const people = (): Buffer => {
+  const scalars = makeTable({ id: Int32Array.of(1, 2, 3), age: Int32Array.of(36, 41, 12) });
+  const names = new Table({ name: vectorFromArray(['Ada', 'Grace', 'Alan'], new Utf8()), vector: vectors });
+  return Buffer.from(tableToIPC(scalars.assign(names), 'stream'));
+};
+
+describe('what the documents page shows works when it is sent', () => {
+  const later = afterSuite();
+  let service: TestService;
+  before(async () => {
+    service = await startCheckedService(later);
+  });
+
+  /** The table of the examples, with a tag, a branch and an index that they name, and a second version. */
+  async function restoreTable(): Promise<void> {
+    await service.post('/v1/table/people/drop');
+    succeeded(await service.post('/v1/table/people/create', people()));
+    succeeded(await service.post('/v1/table/people/tags/create', { tag: 'first', version: 1 }));
+    succeeded(await service.post('/v1/table/people/branches/create', { name: 'dev' }));
+    const index = { column: 'name', index_type: 'FTS' };
+    succeeded(await service.post('/v1/table/people/create_index', index));
+  }
+
+  /** Those that make what is there only once. */
+  const absentBefore = new Map<string, () => Promise<unknown>>([
+    ['DeclareTable', () => service.post('/v1/table/people/drop')],
+    ['CreateNamespace', () => service.post('/v1/namespace/team/drop')],
+  ]);
+
+  for (const example of examples) {
+    const { operationId } = example.operation;
+    test(operationId, async () => {
+      await restoreTable();
+      await service.post('/v1/namespace/team/create');
+      await absentBefore.get(operationId)?.();
+      const { status, body } = await service.post(filledIn(example), example.body as Record<string, unknown>);
+      assert.ok(status === 200 || status === 202, `${status} ${JSON.stringify(body)}`);
+    });
+  }
+
+  test('every JSON body has an example, but where it needs what an earlier answer gave', () => {
+    const shown = new Set(examples.map(({ operation }) => operation.operationId));
+    const without = Object.values(document.paths)
+      .flatMap(({ post }) => (post?.requestBody?.content['application/json'] === undefined ? [] : [post.operationId]))
+      .filter((operationId) => !shown.has(operationId));
+    assert.deepEqual(without.toSorted(), [
+      'BatchCreateTableVersions',
+      'CancelJob',
+      'CloneTable',
+      'CreateTableVersion',
+      'DescribeJob',
+      'DescribeTransaction',
+      'RegisterTable',
+    ]);
+  });
+});
