@@ -3,46 +3,49 @@
  * that works when it is sent, on a table `people` with the columns id, name, age and vector (four numbers).
  */
 
-export interface Group {
+export interface OperationGroup {
   readonly name: string;
   readonly description: string;
 }
 
 interface Guide {
-  readonly group: Group;
+  readonly group: OperationGroup;
   readonly text: string;
   /** Of a JSON body. None where it needs what an earlier answer gave: an id, a version, a location. */
   readonly example?: unknown;
 }
 
-const rows: Group = {
+const rows: OperationGroup = {
   name: 'Rows',
   description:
     'Create a table, upsert, insert, update and delete rows, and read them: by condition, by vector, by text.',
 };
-const tables: Group = {
+const tables: OperationGroup = {
   name: 'Tables',
   description:
     'What tables there are, what each of them holds, and its name. `people` is a table of the root, `team$people` one of the namespace `team`.',
 };
-const columns: Group = { name: 'Columns', description: 'Add, change and drop the columns of a table that is there.' };
-const indexes: Group = {
+const columns: OperationGroup = {
+  name: 'Columns',
+  description: 'Add, change and drop the columns of a table that is there.',
+};
+const indexes: OperationGroup = {
   name: 'Indexes',
   description: 'Indexes make searches fast and change no answer of an exact one. Full-text search needs one.',
 };
-const versions: Group = {
+const versions: OperationGroup = {
   name: 'Versions',
   description:
     'Every write makes a version. Read an older one, go back to one, name one by a tag, or branch off from one.',
 };
-const namespaces: Group = { name: 'Namespaces', description: 'Namespaces hold tables and other namespaces.' };
-const jobs: Group = {
+const namespaces: OperationGroup = { name: 'Namespaces', description: 'Namespaces hold tables and other namespaces.' };
+const jobs: OperationGroup = {
   name: 'Jobs and transactions',
   description:
     'Index builds that outlast their request are jobs. Every write has a transaction, which can be asked for later.',
 };
 
-export const groups: readonly Group[] = [rows, tables, columns, indexes, versions, namespaces, jobs];
+export const groups: readonly OperationGroup[] = [rows, tables, columns, indexes, versions, namespaces, jobs];
 
 const vector = [0.1, 0.2, 0.3, 0.4];
 const ofBranch = 'main';
