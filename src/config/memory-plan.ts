@@ -21,6 +21,8 @@ const bytesPerBodyByte = 4;
 const partOfMachine = 3 / 4;
 /** Of that, for each reader: with four of them, writers have six tenths. */
 const partForReader = 1 / 10;
+/** One of them is left for writes while queries have the others (P10). */
+const fewestReaders = 2;
 /** And for the build of an index, which comes on top while there is one. */
 const partForIndexBuild = 1 / 5;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several chunks under way. */
@@ -60,15 +62,17 @@ export const decodedBytesUnder = (config: Config): number => {
 export function fitToMemory(given: Config, isDefault: (name: SettingName) => boolean, machineBytes: number): Config {
   const fit = (name: SizeSetting, mostBytes: number): number =>
     isDefault(name) ? Math.min(given[name], floorToMiB(mostBytes)) : given[name];
+  const readers = Math.max(fewestReaders, given.readers);
   const allBytes = machineBytes * partOfMachine;
   const readerMemoryBytes = fit('readerMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForReader));
-  const writersBytes = allBytes - given.readers * readerMemoryBytes;
+  const writersBytes = allBytes - readers * readerMemoryBytes;
   const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, writersBytes));
   const engineIndexCacheBytes = fit('engineIndexCacheBytes', (memoryLimitBytes - beforeIndexesBytes) * partForIndexes);
   const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes, engineIndexCacheBytes }));
   const partBytes = partBytesOf({ ...given, bodyMemoryBytes });
   return {
     ...given,
+    readers,
     memoryLimitBytes,
     readerMemoryBytes,
     indexMemoryBytes: fit('indexMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForIndexBuild)),

@@ -214,7 +214,7 @@ export const settings = {
     readers: withDefault(integer(1, 256), {
       flag: 'readers',
       default: '4',
-      doc: "The most processes that run clients' SQL: counts with a predicate and merges with filters, one at a time in each. Neither kind gets more than three quarters of them, and a principal gets its `--principal-share`, at least one.",
+      doc: "The most processes that run clients' SQL, one order at a time in each; 1 counts as 2. Neither queries nor writes get more than three quarters of them, and a principal gets its `--principal-share` for each, at least one.",
     }),
     readerMemoryBytes: withDefault(bytes(leastReaderMemoryBytes, TiB), {
       flag: 'reader-memory',

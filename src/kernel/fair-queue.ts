@@ -6,13 +6,13 @@ interface FairQueueLimits {
   readonly slots: number;
   /** How many requests may wait for one. */
   readonly maxWaiting: number;
-  /** The part of the slots, and of the queue, that one principal can have; above 0 and at most 1. */
+  /** The part of the slots, for each kind of work, and of the queue, that one principal can have; above 0 and at most 1. */
   readonly principalShare: number;
   /** Names in refusals what waits, in the plural. */
   readonly waiters: string;
 }
 
-/** A request for a slot. No kind of work has more than three quarters of the slots, so each kind gets some. */
+/** A request for a slot. No kind of work has more than three quarters of the slots, so each of two kinds gets some. */
 export interface Seeker {
   readonly principal: string;
   readonly work: string;
@@ -24,9 +24,10 @@ interface WaitingSeeker extends Seeker {
 }
 
 /**
- * A bounded queue for a few slots that serves principals in rotation (P7, P10). A principal has a fixed part of the slots, as
- * in `Quota`, so one whose work takes long does not keep others out. The requests of one principal keep their order,
- * except that a request whose kind of work has its part taken lets the other kind pass.
+ * A bounded queue for a few slots that serves principals in rotation (P7, P10). A principal has a fixed part of the slots for each
+ * kind of work, and of three slots or more not all, unless its share is all of them. So work that takes long keeps out neither
+ * other principals nor its own principal's work of the other kind. The requests of one principal keep their order, except that
+ * one whose part is taken lets the other kind pass.
  */
 export class FairQueue {
   readonly #limits: FairQueueLimits;
@@ -100,16 +101,20 @@ export class FairQueue {
   /** `leaving`: counts as if it had no slot any more. */
   #hasRoom({ principal, work }: Seeker, leaving?: Seeker): boolean {
     const { slots, principalShare } = this.#limits;
+    const own = partOf(slots, principalShare);
     const left = (isOf: boolean): number => (isOf ? 1 : 0);
+    const isOfPrincipal = leaving?.principal === principal;
+    const isOfWork = leaving?.work === work;
     return (
       this.#running - left(leaving !== undefined) < slots &&
-      this.#heldBy(principalName(principal)) - left(leaving?.principal === principal) < partOf(slots, principalShare) &&
-      this.#heldBy(workName(work)) - left(leaving?.work === work) < partOf(slots, 0.75)
+      this.#heldBy(principalName(principal)) - left(isOfPrincipal) < Math.max(2, own, slots - 1) &&
+      this.#heldBy(ownName({ principal, work })) - left(isOfPrincipal && isOfWork) < own &&
+      this.#heldBy(workName(work)) - left(isOfWork) < partOf(slots, 0.75)
     );
   }
 
   #enter({ principal, work }: Seeker): () => void {
-    const holders = [principalName(principal), workName(work)];
+    const holders = [principalName(principal), ownName({ principal, work }), workName(work)];
     this.#running += 1;
     for (const name of holders) this.#held.set(name, this.#heldBy(name) + 1);
     let isHeld = true;
@@ -167,5 +172,6 @@ export class FairQueue {
 }
 
 const principalName = (principal: string): string => `principal ${principal}`;
+const ownName = ({ principal, work }: Seeker): string => `${workName(work)} of ${principal}`;
 const workName = (work: string): string => `work ${work}`;
 const partOf = (whole: number, share: number): number => Math.max(1, Math.floor(whole * share));

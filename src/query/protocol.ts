@@ -99,6 +99,23 @@ export type Work =
   | { readonly kind: 'query'; readonly spec: QuerySpec }
   | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
+/** What an order is for: it answers a client who reads, or it is a part of a write. */
+export type Purpose = 'reading' | 'writing';
+
+export function purposeOf(kind: Work['kind']): Purpose {
+  switch (kind) {
+    case 'count':
+    case 'query':
+    case 'explain':
+      return 'reading';
+    case 'change':
+    case 'read':
+    case 'trial':
+    case 'index':
+      return 'writing';
+  }
+}
+
 export interface Order {
   readonly at: ReadAt;
   readonly work: Work;

@@ -7,7 +7,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import { FairQueue, type Seeker } from '../kernel/fair-queue.ts';
 import { firstOf, onAbort } from '../kernel/request-scope.ts';
 import type { Metrics, ReaderDeath } from '../telemetry/metrics.ts';
-import type { Answered, Order, TakeBytes } from './protocol.ts';
+import { type Answered, type Order, type Purpose, purposeOf, type TakeBytes } from './protocol.ts';
 import { ReaderProcess, type ReaderProcessParts } from './reader-process.ts';
 
 export interface ReaderPoolParts extends ReaderProcessParts {
@@ -58,7 +58,7 @@ export class ReaderPool {
   async ask(order: Order, requester: Requester, rows?: Uint8Array): Promise<Answered> {
     const { principal, signal } = requester;
     if (this.#isClosed) throw stopping();
-    const leave = await this.#queue.take({ principal, work: order.work.kind }, signal);
+    const leave = await this.#queue.take({ principal, work: purposeOf(order.work.kind) }, signal);
     try {
       const reader = await this.#reader(signal);
       try {
@@ -72,7 +72,7 @@ export class ReaderPool {
   }
 
   /** Whether an order that waits, of anybody or of others than this principal, would have the reader of such an order. */
-  isReaderWanted(order: Seeker, by: 'anybody' | 'others'): boolean {
+  isReaderWanted(order: Seeker & { readonly work: Purpose }, by: 'anybody' | 'others'): boolean {
     return this.#queue.isSlotWanted(order, by);
   }
 

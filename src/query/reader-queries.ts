@@ -49,7 +49,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
       signal: scope.signal,
       clock: this.#clock,
       spool: this.#spools.spoolFor(principal),
-      isReaderWanted: (by) => this.#pool.isReaderWanted({ principal, work: 'query' }, by),
+      isReaderWanted: (by) => this.#pool.isReaderWanted({ principal, work: 'reading' }, by),
     });
     const { signal, take } = result;
     result.follow(this.#pool.ask(order, { principal, signal, take }));
@@ -90,7 +90,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
       signal: deadline.signal,
       clock: this.#clock,
       spool: this.#spools.spoolFor(principal ?? ''),
-      isReaderWanted: () => false, // it waits for nobody's network
+      isReaderWanted: () => false, // its rows go no further than the service
     });
     const { signal, take } = result;
     const order = { at, work: { kind: 'read', what }, extraBytes: 0 } as const;

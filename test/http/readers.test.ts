@@ -46,10 +46,10 @@ describe('queries run in readers', () => {
     const upsert = async (client: number): Promise<readonly Answer[]> => {
       const answers: Answer[] = [];
       for (let round = 0; round < rounds; round++) {
-        if (client === 7 && round === 0) for (const pid of readersOf(process.pid)) process.kill(pid, 'SIGSEGV');
         answers.push(
           await service.post('/v1/table/busy/merge_insert?on=id', people([client, 1_000 + client], `r${round}`)),
         );
+        if (client === 7 && round === 1) for (const pid of readersOf(process.pid)) process.kill(pid, 'SIGSEGV');
       }
       return answers;
     };

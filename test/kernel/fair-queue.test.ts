@@ -58,6 +58,28 @@ test('one kind of work leaves a slot for the other, which passes those of its ow
   assert.deepEqual(order, ['c1', 'c2', 'c3', 'm1', 'c4']);
 });
 
+test('a principal whose work of one kind takes long has its share for the other, and another finds a slot (P10)', async () => {
+  const { order, take, release } = queueOf(4);
+  for (const name of ['c1', 'c2', 'c3']) void take(name, 'a', 'count');
+  for (const name of ['m1', 'm2']) void take(name, 'a', 'merge');
+  await settled();
+  assert.deepEqual(order, ['c1', 'c2', 'm1']);
+  void take('b1', 'b', 'count');
+  await settled();
+  assert.deepEqual(order, ['c1', 'c2', 'm1', 'b1']);
+  await release('b1');
+  await release('m1');
+  assert.deepEqual(order, ['c1', 'c2', 'm1', 'b1', 'm2']);
+});
+
+test('with two slots a principal has one for each kind of work (P10)', async () => {
+  const { order, take } = queueOf(2);
+  for (const name of ['c1', 'c2']) void take(name, 'a', 'count');
+  for (const name of ['m1', 'm2']) void take(name, 'a', 'merge');
+  await settled();
+  assert.deepEqual(order, ['c1', 'm1']);
+});
+
 test('with one slot every principal has it in turn', async () => {
   const { order, take, release } = queueOf(1);
   void take('c', 'a', 'count');
