@@ -213,7 +213,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   test('a full disk is one for merges and creates, which show nothing before they are done, and unknown for maintenance', () => {
     const text = 'lance error: LanceError(IO): No space left on device (os error 28), /usr/local/cargo/x.rs:188:9';
     const kindOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter').kind;
-    assert.deepEqual((['merge', 'create', 'append'] as const).map(kindOf), Array(3).fill('StorageFull'));
+    assert.deepEqual((['merge', 'create', 'append', 'first look'] as const).map(kindOf), Array(4).fill('StorageFull'));
     assert.deepEqual((['maintain', 'sync', 'branch'] as const).map(kindOf), Array(3).fill('Internal'));
   });
 
@@ -230,6 +230,8 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     for (const { kind } of refusals) assert.equal(kind, 'StorageUnavailable');
     assert.equal(errorOf({ code: 'ENOENT', syscall: 'open' }).kind, 'Internal');
     assert.equal(errorOf({ code: 'ENOENT', syscall: 'mkdir' }, 'x', 'sync').kind, 'Internal');
+    assert.equal(errorOf({ code: 'EROFS', syscall: 'open' }, 'x', 'maintain').kind, 'StorageUnavailable');
+    assert.equal(errorOf({ code: 'EACCES', syscall: 'open' }, 'x', 'maintain').kind, 'Internal');
     const deleting = (path: string) =>
       `lance error: LanceError(IO): Generic LocalFileSystem error: Unable to delete file /d/t.lance/${path}: Read-only file system (os error 30), /x.rs:1:9`;
     assert.equal(errorOf({}, deleting('_refs/branches/b.json'), 'branch').kind, 'StorageUnavailable');
@@ -251,14 +253,16 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     ['Operation not permitted (os error 1)', 'the storage denies access'],
   ] as const;
   for (const [says, why] of unavailable) {
-    test(`"${says}" is named for merges and creates, which show nothing before they are done, and unknown for maintenance`, () => {
+    test(`"${says}" is named for merges and creates, which show nothing before they are done`, () => {
       const text = `lance error: LanceError(IO): ${says}, /usr/local/cargo/x.rs:990:34`;
       const errorOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter');
       for (const call of ['merge', 'create', 'append'] as const) {
         assert.equal(errorOf(call).kind, 'StorageUnavailable');
         assert.equal(errorOf(call).message, `${why}; nothing was written`);
       }
-      for (const call of ['maintain', 'sync', 'branch', 'open'] as const) assert.equal(errorOf(call).kind, 'Internal');
+      for (const call of ['sync', 'branch', 'open'] as const) assert.equal(errorOf(call).kind, 'Internal');
+      const isReadOnly = why === 'the storage is read-only';
+      assert.equal(errorOf('maintain').kind, isReadOnly ? 'StorageUnavailable' : 'Internal');
     });
   }
 

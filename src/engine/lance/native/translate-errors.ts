@@ -49,7 +49,6 @@ const unavailable: Readonly<Record<string, string>> = {
 };
 /** The removal of a file by Node has no code for it. */
 const readOnlyShape = /^, Unknown error: Read-only file system/;
-/** A branch is there as long as its record is. */
 const recordStaysShape = /Unable to delete file [^:]*\/_refs\/branches\//;
 /** Codes of Node, which writes files of shadows and of replacements: up to the commit nothing of them can be seen. */
 const fullCodes: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
@@ -230,11 +229,14 @@ const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'replace',
   'index',
   'new branch',
+  'first look',
 ]);
 
 /** What was being done; decides which shapes are looked for. */
 export type EngineCall =
   | 'open'
+  /** A branch of a store is looked up for the first time, which fills its folder here. */
+  | 'first look'
   | 'create'
   | 'append'
   | 'merge'
@@ -259,6 +261,7 @@ export type EngineCall =
 
 const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   open: openRules,
+  'first look': openRules,
   create: [...createRules, ...rowRules, unreadableRows],
   append: [...rowRules, unreadableRows],
   merge: [...filterRules, ...rowRules, unreadableRows],
@@ -283,7 +286,7 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
   if (error instanceof UnboundedColumns)
     return new LancegateError('InvalidTableState', unreadable(error), { cause: error });
   const text = error instanceof Error ? error.message : String(error);
-  const isUnseen = unseenUntilDone.has(call) || (call === 'branch' && recordStaysShape.test(text));
+  const isUnseen = unseenUntilDone.has(call) || refusesFirstStep(call, text, error);
   const ofStorage = isUnseen ? storageRefusal(text, error, { engineCall: call }) : undefined;
   if (ofStorage !== undefined) return ofStorage;
   for (const [shape, kind, template, refusal] of [...anyRules, ...rulesFor[call]]) {
@@ -294,6 +297,12 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
     return new LancegateError(kind, message, { cause: error, internal: { engineCall: call, refusal } });
   }
   return new LancegateError('Internal', 'the storage engine failed', { cause: error, internal: { engineCall: call } });
+}
+
+/** A branch stays as long as its record, and where nothing can be written maintenance has done none of its steps. */
+function refusesFirstStep(call: EngineCall, text: string, error: unknown): boolean {
+  if (call === 'branch') return recordStaysShape.test(text);
+  return call === 'maintain' && (isReadOnly(text, error) || unavailableShape.exec(text)?.[1] === '30');
 }
 
 const unreadable = ({ message }: UnboundedColumns): string =>
@@ -315,7 +324,7 @@ function storageRefusal(
 /** On a read-only file system Node says of a folder that it makes with its parents that it finds no parent. */
 function isReadOnly(text: string, cause: unknown): boolean {
   const { code, syscall } = cause as NodeJS.ErrnoException;
-  return readOnlyShape.test(text) || (code === 'ENOENT' && syscall === 'mkdir');
+  return code === 'EROFS' || readOnlyShape.test(text) || (code === 'ENOENT' && syscall === 'mkdir');
 }
 
 /** Runs one engine call; its failure leaves as a `LancegateError`. */
