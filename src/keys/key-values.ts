@@ -221,20 +221,36 @@ function normaliseFloats(
   if (type.kind !== 'float' || values.form !== 'fixed') return { values, hasSpellings: false };
   // The bytes may be the client's own, which the engine is yet to read.
   const { buffer } = Uint8Array.from(values.bytes);
-  const floats = {
-    16: () => new Float16Array(buffer),
-    32: () => new Float32Array(buffer),
-    64: () => new Float64Array(buffer),
-  }[type.bitWidth]();
+  const isNormalised = type.bitWidth === 16 ? ofHalves(new Uint16Array(buffer)) : ofFloats(type.bitWidth, buffer);
   let hasSpellings = false;
-  for (let i = 0; i < floats.length; i++) {
-    const value = floats[i]!;
-    if (value !== 0 && !Number.isNaN(value)) continue;
-    floats[i] = value === 0 ? 0 : Number.NaN;
-    if (nulls[i] === 0) hasSpellings = true;
+  for (let row = 0; row < values.bytes.length / values.widthBytes; row++) {
+    if (isNormalised(row) && nulls[row] === 0) hasSpellings = true;
   }
   return { values: { ...values, bytes: new Uint8Array(buffer) }, hasSpellings };
 }
+
+/** Whether the value of a row is a NaN or a zero, which then has its one form. */
+type NormaliseRow = (row: number) => boolean;
+
+function ofFloats(bitWidth: 32 | 64, buffer: ArrayBuffer): NormaliseRow {
+  const floats = bitWidth === 32 ? new Float32Array(buffer) : new Float64Array(buffer);
+  return (row) => {
+    const value = floats[row]!;
+    if (value !== 0 && !Number.isNaN(value)) return false;
+    floats[row] = value === 0 ? 0 : Number.NaN;
+    return true;
+  };
+}
+
+/** By their bits: not every Node that runs this has an array of them. */
+const ofHalves =
+  (halves: Uint16Array): NormaliseRow =>
+  (row) => {
+    const magnitude = halves[row]! & 0x7fff;
+    if (magnitude !== 0 && magnitude <= 0x7c00) return false;
+    halves[row] = magnitude === 0 ? 0 : 0x7e00;
+    return true;
+  };
 
 const valueBytes = (values: KeyValues, row: number): number =>
   values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
