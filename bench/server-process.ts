@@ -68,7 +68,7 @@ async function secondsIn(statFile: string): Promise<number> {
 
 async function firstLine(stdout: Readable): Promise<string> {
   for await (const chunk of stdout) {
-    const url = /listening on (\S+)/.exec(String(chunk))?.[1];
+    const url = /listening on ([^\s"]+)/.exec(String(chunk))?.[1];
     stdout.resume();
     if (url !== undefined) return url;
   }

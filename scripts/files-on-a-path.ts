@@ -58,7 +58,7 @@ try {
 
 async function listening(): Promise<string> {
   for await (const chunk of service.stdout) {
-    const url = /listening on (\S+)/.exec(String(chunk))?.[1];
+    const url = /listening on ([^\s"]+)/.exec(String(chunk))?.[1];
     service.stdout.resume();
     if (url !== undefined) return url;
   }

@@ -24,7 +24,7 @@ function haveTemporaryFolder(): void {
   }
 }
 
-if (args[0] === 'serve') haveTemporaryFolder();
+if (args[0] === 'serve' || args[0] === 'dev') haveTemporaryFolder();
 
 const packageFolder = join(import.meta.dirname, '..');
 
@@ -38,6 +38,7 @@ enableCompileCache(join(packageFolder, 'node_modules/.cache/node'));
 /** npm changes to the package's folder before it runs a script, and its PATH has the Node that this package pins. */
 function invocation(): string {
   if (['start', 'lancegate'].includes(process.env.npm_lifecycle_event ?? '')) return 'npm run --silent lancegate --';
+  if (process.env.npm_lifecycle_event === 'npx') return 'npx lancegate';
   return basename(program) === 'main.ts' ? `node ${relative(process.cwd(), program)}` : 'lancegate';
 }
 

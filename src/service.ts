@@ -60,6 +60,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   await using opened = new AsyncDisposableStack();
   const folder = makeDataFolder(config.dataFolder);
   const metrics = new Metrics();
+  metrics.nameBuild(parts.version);
   const start: Start = { ...parts, config, folder, metrics, serviceMemory: new ServiceMemory(), opened };
   const { logger, clock } = start;
   const { policy, reload } = await openPolicy(start);
@@ -72,23 +73,20 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const readers = openReaders(start);
   const queries = new ReaderQueries(readers, openSpools(start), clock, mergeBytesUnder(config));
   const engine = await openEngine(start, state, queries);
-  const {
-    deps,
-    behind,
-    close: closeOperations,
-  } = await startOperations({
+  const { deps, behind, ...operations } = await startOperations({
     ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, clock },
     newId: randomUUID,
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     ...operationLimits(config),
   });
-  opened.defer(closeOperations);
+  opened.defer(operations.close);
   if (state.replica === undefined) await behind.lookAtAll(); // of replicas the owner of a table looks before it writes
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   opened.defer(() => readers.close());
   opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
   const certificate = await openCertificate(start);
   const server = await startHttpServer({
+    version: parts.version,
     certificate,
     routes: apiRoutes(operationsOf(deps)),
     requireReady,

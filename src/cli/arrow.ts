@@ -43,12 +43,12 @@ export const arrowCommand: Command = {
     const line = readCommandLine({ options, settingNames: [], positionals: ['FILE'] }, args, context);
     const input = await readInput(line.positionals[0]!, context);
     const rows = readRows(input, line.options.types);
-    for await (const chunk of encodeStream(rows)) await write(context.stdout, chunk);
+    for await (const chunk of arrowStream(rows)) await write(context.stdout, chunk);
   },
 };
 
 /** Of no batches, a stream is its schema alone. */
-function encodeStream({ schema, batches }: EncodedRows): AsyncIterable<Uint8Array> {
+export function arrowStream({ schema, batches }: EncodedRows): AsyncIterable<Uint8Array> {
   const writer = new RecordBatchStreamWriter();
   writer.reset(undefined, schema);
   for (const batch of batches) writer.write(batch);
@@ -64,7 +64,7 @@ async function readInput(file: string, context: CliContext): Promise<Buffer> {
   }
 }
 
-function readRows(input: Buffer, types: readonly (readonly [string, ColumnType])[] | undefined): EncodedRows {
+export function readRows(input: Buffer, types: readonly (readonly [string, ColumnType])[] | undefined): EncodedRows {
   if (!isArrow(input)) return encodeJson(readJson(input.toString('utf8')), new Map(types));
   if (types) throw new UsageError(['--types does not apply to Arrow data, which has its own']);
   return readArrow(input);

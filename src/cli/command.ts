@@ -40,9 +40,10 @@ export function commandHelp({ usage, summary, options }: Command): string {
   return `lancegate ${usage}\n\n${summary}\n\n${flags}`;
 }
 
-export function versionText({ packageFolder, readFile }: CliContext): string {
+/** Of the package. */
+export function versionOf({ packageFolder, readFile }: CliContext): string {
   const { version } = JSON.parse(readFile(join(packageFolder, 'package.json')).toString('utf8')) as { version: string };
-  return `lancegate ${version}\n`;
+  return version;
 }
 
 /** Something the person at the terminal can put right; shown without a stack. Exit code 1. */

@@ -1,64 +1,59 @@
-/** What `serve` prints for a new user: commands that work when pasted into bash. */
-import { join, relative, resolve } from 'node:path';
-import { environmentFileName, environmentName } from '../config/environment.ts';
-import { type Config, type SettingName, settings } from '../config/settings.ts';
+/** What `dev` prints for a new user: where the service is, and commands and programs that work when they are pasted. */
+import { join, relative } from 'node:path';
+import type { Config } from '../config/settings.ts';
 import type { CliContext } from './command.ts';
 
-const sampleFile = 'node_modules/vega-datasets/data/us-state-capitals.json';
-/** One row that the sample has, changed, and one that it has not. */
-const changedRows = [
-  { lon: -134.42, lat: 58.3, state: 'Alaska', city: 'Juneau (capital since 1906)' },
-  { lon: -66.1057, lat: 18.4655, state: 'Puerto Rico', city: 'San Juan' },
-];
+/** A table of 50 rows, whose vectors have the longitude and the latitude of each place. */
+export const sampleTable = 'capitals';
+export const sampleVector = { column: 'position', length: 2 } as const;
 
-export function firstSteps(config: Config, url: string, context: CliContext): string {
-  const upsert = `printf '%s\\n' ${changedRows.map((row) => quote(JSON.stringify(row))).join(' ')}`;
+export const samplePath = ({ packageFolder }: Pick<CliContext, 'packageFolder'>): string =>
+  join(packageFolder, 'samples/capitals.ndjson');
+
+/** A row that the sample has not. */
+const newRow = { state: 'Puerto Rico', city: 'San Juan', position: [-66.1057, 18.4655] };
+const near = [-77, 39];
+
+export function firstSteps({ basePath, dataFolder }: Config, url: string, key: string, context: CliContext): string {
+  const base = url + basePath;
   return [
     '',
-    '# a token, kept in TOKEN:',
-    tokenStep(config, context),
-    '# a table, from a file:',
-    `${context.invocation} arrow ${quote(samplePath(context))} | ${post(config, url, 'create')}`,
-    '# an upsert into it: one row changed, one new:',
-    `${upsert} | ${context.invocation} arrow - | ${post(config, url, 'merge_insert?on=state')}`,
+    `lancegate is at ${base}, its data in ${relative(context.cwd, dataFolder) || '.'}`,
+    `To read all routes, and try them: ${base}/docs`,
+    'An API key that may do all, valid for a week and shown this once:',
+    '',
+    `export KEY=${key}`,
+    '',
+    '# curl: a table, and an upsert into it',
+    ...curlSteps(base, context),
+    '',
+    '# Python: pip install lancedb',
+    'import lancedb',
+    `db = lancedb.connect("db://lancegate", api_key="${key}", host_override="${base}")`,
+    `print(db.open_table("${sampleTable}").search(${JSON.stringify(near)}).limit(3).to_list())`,
+    '',
+    '// Node: npm install @lancedb/lancedb apache-arrow',
+    "import { connect } from '@lancedb/lancedb';",
+    `const db = await connect('db://lancegate', { apiKey: '${key}', hostOverride: '${base}' });`,
+    `console.log(await (await db.openTable('${sampleTable}')).search(${JSON.stringify(near)}).limit(3).toArray());`,
     '',
     '',
   ].join('\n');
 }
 
-function tokenStep(config: Config, context: CliContext): string {
-  if (!config.ownIssuer) return 'TOKEN=… # from your authorization server';
-  const { requires, flags } = stateOf(config, context);
-  return `TOKEN=$(${requires}${context.invocation} token --subject me --scope 'lancegate:write'${flags})`;
+function curlSteps(base: string, context: CliContext): readonly string[] {
+  const arrow = `${context.invocation} arrow --types ${quote(`${sampleVector.column}=float32[${sampleVector.length}]`)}`;
+  const file = relative(context.cwd, samplePath(context));
+  return [
+    `${arrow} ${quote(file)} | ${post(base, 'create?mode=exist_ok')}`,
+    `echo ${quote(JSON.stringify(newRow))} | ${arrow} - | ${post(base, 'merge_insert?on=state')}`,
+  ];
 }
 
-/** What leads a command to the issuer key of this service. Without it the command would make a key of its own. */
-function stateOf(config: Config, { cwd }: CliContext): { readonly requires: string; readonly flags: string } {
-  const { catalogUrl, catalogPasswordFile, dataFolder } = config;
-  if (catalogUrl === undefined) {
-    const isDefault = dataFolder === resolve(cwd, settings.dataFolder.default!);
-    return { requires: '', flags: isDefault ? '' : flagOf('dataFolder', dataFolder) };
-  }
-  if (new URL(catalogUrl).password !== '') return { requires: catalogInEnvironment, flags: '' };
-  const password = catalogPasswordFile === undefined ? '' : flagOf('catalogPasswordFile', catalogPasswordFile);
-  return { requires: '', flags: flagOf('catalogUrl', catalogUrl) + password };
-}
-
-const flagOf = (name: SettingName, value: string): string => ` --${settings[name].flag} ${quote(value)}`;
-
-/** A password is not shown, and came by one of these variables. A shell without them says so. */
-const catalogInEnvironment = `: "\${${environmentName(settings.catalogUrl)}:-\${${environmentFileName(settings.catalogUrl)}:?set this variable, or the one without _FILE, as for the service}}" && `;
-
-/** An installation without development packages has no sample; the command then shows where a file of one's own goes. */
-function samplePath({ packageFolder, cwd, fileExists }: CliContext): string {
-  const path = join(packageFolder, sampleFile);
-  return fileExists(path) ? relative(cwd, path) : 'your-rows.json';
-}
-
-const post = (config: Config, url: string, operation: string): string =>
+const post = (base: string, operation: string): string =>
   [
-    `curl -sS -w '\\n' ${quote(`${url}${config.basePath}/v1/table/capitals/${operation}`)}`,
-    `-H "Authorization: Bearer $TOKEN"`,
+    `curl -sS -w '\\n' ${quote(`${base}/v1/table/${sampleTable}/${operation}`)}`,
+    `-H "x-api-key: $KEY"`,
     `-H 'Content-Type: application/vnd.apache.arrow.stream'`,
     '--data-binary @-',
   ].join(' ');

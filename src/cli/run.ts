@@ -2,8 +2,9 @@ import { nearest } from '../kernel/nearest-word.ts';
 import { redactText } from '../telemetry/redact.ts';
 import { apiKeyCommand } from './api-key.ts';
 import { arrowCommand } from './arrow.ts';
-import { type CliContext, type Command, commandHelp, helpText, UsageError, versionText, write } from './command.ts';
+import { type CliContext, type Command, commandHelp, helpText, UsageError, versionOf, write } from './command.ts';
 import { configCommand } from './config.ts';
+import { devCommand } from './dev.ts';
 import { issuerKeyCommand } from './issuer-key.ts';
 import { maintainCommand } from './maintain.ts';
 import { type StartService, serveCommand } from './serve.ts';
@@ -18,6 +19,7 @@ export async function runCli(
   startService: StartService,
 ): Promise<ExitCode> {
   const commands = [
+    devCommand(startService),
     serveCommand(startService),
     tokenCommand,
     apiKeyCommand,
@@ -41,7 +43,7 @@ async function dispatch(args: readonly string[], commands: readonly Command[], c
     const topic = commands.find((command) => command.name === rest[0]);
     return write(context.stdout, topic ? commandHelp(topic) : helpText(commands));
   }
-  if (['version', '--version'].includes(name)) return write(context.stdout, versionText(context));
+  if (['version', '--version'].includes(name)) return write(context.stdout, `lancegate ${versionOf(context)}\n`);
   const command = commands.find((candidate) => candidate.name === name) ?? refuseCommand(name, commands);
   if (rest.includes('--help') || rest.includes('-h')) return write(context.stdout, commandHelp(command));
   await command.run(rest, context);

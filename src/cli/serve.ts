@@ -1,14 +1,13 @@
 /**
- * `lancegate serve`: starts the service, says on stdout where it is and what to paste, and ends it in order. The first
+ * `lancegate serve`: starts the service, says where it is in the one line that goes to stdout, and ends it in order. The first
  * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
 import type { Environment } from '../config/environment.ts';
 import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
-import { type CliContext, CliError, type Command, write } from './command.ts';
+import { type CliContext, CliError, type Command, versionOf, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
-import { firstSteps } from './first-steps.ts';
 
 /** A service that listens. */
 export interface Service {
@@ -24,6 +23,8 @@ export interface Service {
 export type StartService = (config: Config, parts: StartParts) => Promise<Service>;
 
 export interface StartParts {
+  /** Of the package. */
+  readonly version: string;
   readonly logger: Logger;
   readonly clock: Clock;
   /** Of the process; readers get a part of it. */
@@ -41,48 +42,76 @@ export const serveCommand = (startService: StartService): Command => ({
   async run(args, context) {
     const syntax = { options: {}, settingNames: allSettingNames };
     const config = readCommandLine(syntax, args, context).reading.values;
-    const stop = stopSignals(context);
-    await Promise.race([serve(config, startService, stop.first, context), stop.second]);
+    await serveUntilStopped(config, startService, context);
   },
 });
+
+/** `whenStarted` is called with the service's URL once it answers requests. */
+export async function serveUntilStopped(
+  config: Config,
+  startService: StartService,
+  context: CliContext,
+  whenStarted: (url: string) => Promise<void> = async () => {},
+): Promise<void> {
+  const stop = stopSignals(context);
+  const serving = serve(config, startService, stop.first, context, whenStarted);
+  await Promise.race([serving, stop.second]);
+}
 
 async function serve(
   config: Config,
   startService: StartService,
   stopAsked: Promise<void>,
   context: CliContext,
+  whenStarted: (url: string) => Promise<void>,
 ): Promise<void> {
   const logger = loggerFor(config, context);
   const starting = start(config, startService, logger, context);
   // A signal during the start waits for its end; if the start fails, `await starting` reports it.
   context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
   const service = await starting;
-  // In one write: a reader of the first line may stop reading after it.
-  const steps = firstSteps(config, service.url, context);
-  await write(context.stdout, `lancegate listening on ${service.url}\n${steps}`);
+  await write(context.stdout, startLine(config, service.url, context));
+  await whenStarted(service.url);
   await stopAsked;
   logger.info({ drainTimeoutMs: config.drainTimeoutMs }, 'stopping: no new requests, those under way may finish');
   await service.close(config.drainTimeoutMs);
   logger.info({}, 'stopped');
 }
 
+/** A line of the log that is written at any level, and to stdout: for who waits until the service answers. */
+function startLine(config: Config, url: string, context: CliContext): string {
+  const { dataFolder, storageRoot, basePath } = config;
+  let line = '';
+  const logger = loggerFor({ ...config, logLevel: 'info' }, context, (text) => {
+    line += text;
+  });
+  const fields = { version: versionOf(context), dataFolder, storageRoot, pages: [`${url}${basePath}/docs`] };
+  logger.info(fields, `lancegate listening on ${url}`);
+  return line;
+}
+
 async function start(
   config: Config,
   startService: StartService,
   logger: Logger,
-  { clock, env }: CliContext,
+  context: CliContext,
 ): Promise<Service> {
+  const { clock, env: environment } = context;
   try {
-    return await startService(config, { logger, clock, environment: env });
+    return await startService(config, { version: versionOf(context), logger, clock, environment });
   } catch (error) {
     logger.debug({ error }, 'the start failed'); // the terminal gets the message without the stack
     throw error;
   }
 }
 
-function loggerFor(config: Config, { stderr }: CliContext): Logger {
-  const format = config.logFormat === 'auto' ? (stderr.isTTY ? 'text' : 'json') : config.logFormat;
-  return createLogger({ level: config.logLevel, format, destination: stderr });
+function loggerFor(
+  { logFormat, logLevel: level }: Config,
+  { stderr }: CliContext,
+  writeLine = (line: string): unknown => stderr.write(line),
+): Logger {
+  const format = logFormat === 'auto' ? (stderr.isTTY ? 'text' : 'json') : logFormat;
+  return createLogger({ level, format, destination: { write: writeLine } });
 }
 
 interface StopSignals {

@@ -13,6 +13,8 @@ import type { Forwarding } from './forwarding/forwarding.ts';
 import type { Route } from './route.ts';
 
 export interface HttpDeps {
+  /** Of the package. */
+  readonly version: string;
   /** Below the base path. */
   readonly routes: readonly Route[];
   /** Throws what a request would be refused with that needs the catalog. */

@@ -88,7 +88,7 @@ function createHttpServer(deps: HttpDeps) {
   addHealthRoutes(app, pipeline, deps);
   const outermost = metricsRoute(deps.metrics);
   for (const route of [outermost, ...routes]) addRoute(app, route);
-  const files = publicFiles(deps.routes, deps.config.basePath);
+  const files = publicFiles(deps.routes, deps.config.basePath, deps.version);
   for (const file of files) addFile(app, file);
   refuseUnrouted(app, [...healthRoutes, outermost, ...files, ...routes]);
   const stopListening = (): void => {
@@ -199,20 +199,20 @@ const healthRoutes = [
   { methods: ['GET'], path: '/readyz' },
 ] as const;
 
-/** For probes, which have no credentials: they learn one word, and how many branches an operator has to look at. */
+/** For probes, which have no credentials: they learn one word, how many branches an operator has to look at, and what runs here. */
 function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, deps: HttpDeps): void {
-  const { requireReady, branchesBehind } = deps;
-  const word = (status: string) => {
+  const { requireReady, branchesBehind, version } = deps;
+  const answer = (said: Readonly<Record<string, string>>) => {
     const behind = branchesBehind();
-    const health = behind === 0 ? { status } : { status, branches_behind: behind };
+    const health = behind === 0 ? said : { ...said, branches_behind: behind };
     return { contentType: 'application/json', text: JSON.stringify(health) };
   };
   const options = { config: { isProbe: true } };
-  app.get('/healthz', options, ({ context }) => context.answer(word('alive')));
+  app.get('/healthz', options, ({ context }) => context.answer(answer({ status: 'alive', version })));
   app.get('/readyz', options, async ({ context }) => {
     if (pipeline.isLeaving) return context.refuse(new LancegateError('SlowDown', 'the service is stopping'));
     await requireReady();
-    return context.answer(word('ready'));
+    return context.answer(answer({ status: 'ready' }));
   });
 }
 

@@ -176,6 +176,14 @@ export class Metrics {
     collectDefaultMetrics({ register: this.#registry });
   }
 
+  /** Always 1, as Prometheus has it: the labels say what runs. */
+  nameBuild(version: string): void {
+    const registers = [this.#registry];
+    const help = 'The version of the service, and of the Node that runs it.';
+    const gauge = new Gauge({ registers, name: 'lancegate_build_info', help, labelNames: ['version', 'node'] });
+    gauge.set({ version, node: process.versions.node }, 1);
+  }
+
   /** `route` is the pattern, never the path: identifiers would make a series each. */
   requestFinished(request: { method: string; route: string; status: number }, durationMs: number): void {
     this.#requestDuration.observe({ ...request, status: String(request.status) }, durationMs / 1000);

@@ -10,7 +10,7 @@ const print = async (...args: readonly string[]): Promise<string> => {
 
 test('help names every command, and is what no arguments at all print', async () => {
   const help = await print('help');
-  for (const command of ['serve', 'token', 'api-key', 'issuer-key', 'config', 'arrow']) {
+  for (const command of ['dev', 'serve', 'token', 'api-key', 'issuer-key', 'config', 'arrow']) {
     assert.match(help, new RegExp(`^  lancegate ${command} `, 'm'));
     assert.equal(await print(command, '--help'), await print('help', command));
   }
@@ -29,6 +29,6 @@ test('a command that is not known is refused with the ones that are', async () =
   assert.equal(code, 2);
   assert.match(
     stderr,
-    /unknown command "destroy"; the commands are serve, token, api-key, issuer-key, config, arrow, maintain, help/,
+    /unknown command "destroy"; the commands are dev, serve, token, api-key, issuer-key, config, arrow, maintain, help/,
   );
 });

@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { StartService } from '#src/cli/serve.ts';
 import type { Config } from '#src/config/settings.ts';
 import { Collector, type Outcome, runInProcess } from './in-process.ts';
+
+const packageJson = readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8');
+const { version: packageVersion } = JSON.parse(packageJson) as { readonly version: string };
 
 /** A service that records how it was started and closed, and closes when the test asks. */
 class RecordingService {
@@ -34,12 +36,14 @@ interface Serving {
   signal(afterMs: number): void;
 }
 
-function serve(...args: readonly string[]): Serving {
+const serve = (...args: readonly string[]): Serving => run('serve', ...args);
+
+function run(...args: readonly string[]): Serving {
   const service = new RecordingService();
   const stdout = new Collector();
   let nowMs = 0;
   let listener = (): void => {};
-  const outcome = runInProcess(['serve', ...args], {
+  const outcome = runInProcess(args, {
     stdout,
     clock: { nowMs: () => nowMs, schedule: () => () => {} },
     startService: service.start,
@@ -54,13 +58,31 @@ function serve(...args: readonly string[]): Serving {
   return { service, stdout, outcome, signal };
 }
 
-test('one line says where the service listens; the first stop signal drains it, and the exit code is 0', async () => {
+test('stdout has one line, of the log, at any level: what runs, where it listens, and what it works on', async () => {
+  for (const command of ['serve', 'dev']) {
+    const { service, outcome, signal } = run(command, '--log-level', 'error', '--base-path', '/x', '--data', '/d');
+    signal(0);
+    service.closed.resolve();
+    const [line, ...others] = (await outcome).stdout.toString().split('\n');
+    const { time, ...said } = JSON.parse(line!);
+    assert.deepEqual(said, {
+      level: 'info',
+      version: packageVersion,
+      dataFolder: '/d',
+      storageRoot: '/d/tables',
+      pages: ['http://127.0.0.1:4321/x/docs'],
+      message: 'lancegate listening on http://127.0.0.1:4321',
+    });
+    assert.ok(time);
+    assert.deepEqual(others, ['']);
+  }
+});
+
+test('the first stop signal drains it, and the exit code is 0', async () => {
   const { service, outcome, signal } = serve('--drain-timeout', '7s');
   signal(0);
   service.closed.resolve();
-  const { code, stdout } = await outcome;
-  assert.equal(code, 0);
-  assert.equal(stdout.toString().split('\n')[0], 'lancegate listening on http://127.0.0.1:4321');
+  assert.equal((await outcome).code, 0);
   assert.deepEqual(service.drains, [7_000]);
 });
 
@@ -99,27 +121,4 @@ test('settings given by flag and environment reach the service', async () => {
   });
   assert.equal(service.config?.port, 0);
   assert.equal(service.config?.maxQueuedMerges, 9);
-});
-
-async function printed(...args: readonly string[]): Promise<string> {
-  const { service, outcome, signal } = serve(...args);
-  signal(0);
-  service.closed.resolve();
-  return (await outcome).stdout.toString();
-}
-
-test('the commands to paste honour the base path and the data folder, quoted for the shell', async () => {
-  const folder = join(mkdtempSync(join(tmpdir(), 'lancegate-')), "it's here");
-  const commands = await printed('--data', folder, '--base-path', '/lance');
-  assert.ok(commands.includes(`--data '${folder.replace("'", `'\\''`)}')`), commands);
-  assert.match(commands, /curl .*http:\/\/127\.0\.0\.1:4321\/lance\/v1\/table\/capitals\/create /);
-  assert.match(commands, /'http:\/\/127\.0\.0\.1:4321\/lance\/v1\/table\/capitals\/merge_insert\?on=state'/);
-  assert.match(commands, /lancegate arrow node_modules\/vega-datasets\/data\/us-state-capitals\.json \| curl/);
-});
-
-test('the commands to paste name no data folder where it is the default, and no own token where there is none', async () => {
-  assert.match(await printed(), /^TOKEN=\$\(lancegate token --subject me --scope 'lancegate:write'\)$/m);
-  const commands = await printed('--no-own-issuer');
-  assert.doesNotMatch(commands, /lancegate token/);
-  assert.match(commands, /^TOKEN=… # from your authorization server$/m);
 });

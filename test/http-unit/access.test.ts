@@ -172,5 +172,5 @@ test('metrics need an action of their own; the health checks need nothing and te
     await ask(service, '/healthz', { method: 'GET', headers: anonymous }),
     await ask(service, '/readyz', { method: 'GET', headers: anonymous }),
   ];
-  assert.deepEqual([healthy.json, ready.json], [{ status: 'alive' }, { status: 'ready' }]);
+  assert.deepEqual([healthy.json, ready.json], [{ status: 'alive', version: 'test' }, { status: 'ready' }]);
 });

@@ -111,7 +111,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
   });
   const server = await startHttpServer({
-    routes: apiRoutes(operations),
+    ...{ version: 'test', routes: apiRoutes(operations) },
     requireReady: async () => {},
     databases: { of: async () => Database.all },
     branchesBehind: () => 0,

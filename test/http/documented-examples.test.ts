@@ -7,7 +7,7 @@ import { type Document, describedRoutes, type Operation } from '#test/fixtures/d
 import type { TestService } from '#test/fixtures/service.ts';
 import { startCheckedService, succeeded } from './checked-service.ts';
 
-const document = openApiDocument(describedRoutes, '') as unknown as Document;
+const document = openApiDocument(describedRoutes, '', 'test') as unknown as Document;
 
 interface Example {
   readonly path: string;

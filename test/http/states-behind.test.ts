@@ -46,11 +46,11 @@ describe('a table that went back to an older version than was acknowledged (P3)'
     for (const write of writes) refused(await write(), 400, 19, /was acknowledged.*nothing was written/s);
     assert.deepEqual(listVersions(join(pathOf(table), '_versions')), versions);
     assert.equal(said(table).length, 1);
-    assert.deepEqual(await health(), { status: 'alive', branches_behind: 1 });
+    assert.deepEqual(await health(), { status: 'alive', version: 'test', branches_behind: 1 });
   };
   const accept = async (table: string) => {
     succeeded(await service.post(`/v1/table/${table}/register`, { location: `${table}.lance`, mode: 'overwrite' }));
-    assert.deepEqual(await health(), { status: 'alive' });
+    assert.deepEqual(await health(), { status: 'alive', version: 'test' });
     succeeded(await upsert(table, 9));
   };
 
@@ -74,12 +74,12 @@ describe('a table that went back to an older version than was acknowledged (P3)'
       cpSync(backup, pathOf(table), { recursive: true });
     });
     assert.equal(said(table).length, 1);
-    assert.deepEqual(await health(), { status: 'alive', branches_behind: 1 });
+    assert.deepEqual(await health(), { status: 'alive', version: 'test', branches_behind: 1 });
     await isWithheld(table);
     rmSync(pathOf(table), { recursive: true });
     renameSync(newer, pathOf(table));
     succeeded(await upsert(table, 4));
-    assert.deepEqual([await count(table), await health()], [4, { status: 'alive' }]);
+    assert.deepEqual([await count(table), await health()], [4, { status: 'alive', version: 'test' }]);
   });
 
   test('on a branch: main is written to', async () => {

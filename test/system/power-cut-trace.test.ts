@@ -108,7 +108,7 @@ async function startTraced(data: string, trace: string): Promise<TracedService> 
 /** The process that serves is a child of the tracer; the holder file beside the catalog names it. */
 async function announced({ stdout }: ChildProcess, data: string): Promise<{ url: string; pid: number }> {
   for await (const chunk of (stdout as Readable).iterator({ destroyOnReturn: false })) {
-    const url = /listening on (\S+)/.exec(String(chunk))?.[1];
+    const url = /listening on ([^\s"]+)/.exec(String(chunk))?.[1];
     if (url === undefined) continue;
     stdout?.resume();
     const holder = JSON.parse(readFileSync(join(data, 'lancegate.holder.json'), 'utf8')) as { pid: number };

@@ -12,6 +12,7 @@ async function samples(metrics: Metrics): Promise<ReadonlyMap<string, number>> {
 
 test('every event shows in its instrument', async () => {
   const metrics = new Metrics();
+  metrics.nameBuild('1.2.3');
   metrics.requestFinished({ method: 'POST', route: '/v1/table/:id/create', status: 200 }, 40);
   metrics.bytesReceived(1_000);
   metrics.requestRejected('SlowDown');
@@ -29,6 +30,7 @@ test('every event shows in its instrument', async () => {
   metrics.chunkWritten();
   const seen = await samples(metrics);
   const expected: readonly (readonly [string, number])[] = [
+    [`build_info{version="1.2.3",node="${process.versions.node}"}`, 1],
     ['http_request_duration_seconds_sum{method="POST",route="/v1/table/:id/create",status="200"}', 0.04],
     ['received_bytes_total', 1_000],
     ['rejected_requests_total{reason="SlowDown"}', 1],

@@ -12,7 +12,7 @@ import { groups, guides } from './guide.ts';
 type Json = Readonly<Record<string, unknown>>;
 
 /** `routes` are below the base path. Those without a description are not in the document. */
-export function openApiDocument(routes: readonly Route[], basePath: string): Json {
+export function openApiDocument(routes: readonly Route[], basePath: string, version: string): Json {
   const schemas = new NamedSchemas();
   schemas.named('Error', ErrorBody);
   const described = routes.flatMap(({ path, methods, description }) =>
@@ -22,7 +22,7 @@ export function openApiDocument(routes: readonly Route[], basePath: string): Jso
     openapi: '3.1.1',
     info: {
       title: 'lancegate',
-      version: '1',
+      version,
       description:
         'Lance tables over HTTP, as the Lance Namespace specification and the LanceDB SDKs have them. A field of a body that is null counts as absent. A name that is not known is refused where the request changes something, and where it is near to a known one.',
       contact: { name: 'lancegate' },

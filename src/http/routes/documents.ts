@@ -2,7 +2,9 @@
  * What the service says of itself, to anyone: the OpenAPI document, and a page to read it and to try it with a credential of one's
  * own. All of it comes from this service and is the same for everyone, so it needs no credential.
  */
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { openApiDocument } from '../openapi/document.ts';
 import type { Answer, Method, Route } from '../route.ts';
@@ -16,8 +18,8 @@ export interface PublicFile {
 }
 
 /** With the base path; `routes` are below it. */
-export function publicFiles(routes: readonly Route[], basePath: string): readonly PublicFile[] {
-  const document = JSON.stringify(openApiDocument(routes, basePath));
+export function publicFiles(routes: readonly Route[], basePath: string, version: string): readonly PublicFile[] {
+  const document = JSON.stringify(openApiDocument(routes, basePath, version));
   return [
     file(`${basePath}/openapi.json`, 'application/json', async () => document),
     file(`${basePath}/docs`, 'text/html; charset=utf-8', async () => page(basePath)),
@@ -57,12 +59,18 @@ const file = (path: string, contentType: string, read: () => Promise<string | Ui
 function libraryFile(name: string): () => Promise<Uint8Array> {
   let content: Promise<Uint8Array> | undefined;
   return () => {
-    content ??= readFile(fileURLToPath(import.meta.resolve(`swagger-ui-dist/${name}`))).catch((error: unknown) => {
+    content ??= readFile(libraryPath(name)).catch((error: unknown) => {
       content = undefined; // a file that cannot be opened now may be later
       throw error;
     });
     return content;
   };
+}
+
+/** The build has copied it. */
+function libraryPath(name: string): string {
+  const built = join(import.meta.dirname, '../../vendor', name);
+  return existsSync(built) ? built : fileURLToPath(import.meta.resolve(`swagger-ui-dist/${name}`));
 }
 
 const page = (basePath: string): string => `<!doctype html>

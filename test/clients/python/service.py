@@ -32,7 +32,7 @@ class Service:
         serve = [NODE, PROGRAM, "serve", "--port", "0", "--data", data, "--log-level", "warn", *self.flags]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, env={**environment(), **self.env})
         for line in self.process.stdout:
-            found = re.search(rb"listening on (\S+)", line)
+            found = re.search(rb'listening on ([^\s\"]+)', line)
             if found:
                 self.url = found.group(1).decode()
                 return self

@@ -1,0 +1,60 @@
+/**
+ * `lancegate dev`: `serve` for who tries it. On a terminal it makes an API key and prints what to paste; elsewhere its output is the
+ * log, as that of `serve`.
+ */
+import { ApiKeyStore } from '../auth/tokens/api-keys.ts';
+import { withDefault } from '../config/options.ts';
+import type { Config } from '../config/settings.ts';
+import { boolean, dayMs } from '../config/value-types.ts';
+import { arrowStream, readRows } from './arrow.ts';
+import { type CliContext, CliError, type Command, write } from './command.ts';
+import { allSettingNames, readCommandLine } from './command-line.ts';
+import { firstSteps, samplePath, sampleTable, sampleVector } from './first-steps.ts';
+import { type StartService, serveUntilStopped } from './serve.ts';
+
+const options = {
+  sample: withDefault(boolean, {
+    flag: 'sample',
+    default: 'false',
+    doc: `Make the table ${sampleTable} of 50 rows with vectors, unless it is there.`,
+  }),
+};
+
+export const devCommand = (startService: StartService): Command => ({
+  name: 'dev',
+  usage: 'dev [--sample] [any flag of serve]',
+  summary: 'Runs the service to try it out: on a terminal it makes an API key, and prints it with commands to paste.',
+  options: Object.values(options),
+
+  async run(args, context) {
+    const syntax = { options, settingNames: allSettingNames };
+    const { options: given, reading } = readCommandLine(syntax, args, context);
+    const config = reading.values;
+    const isShown = context.stdout.isTTY === true;
+    await serveUntilStopped(config, startService, context, async (url) => {
+      if (!isShown && !given.sample) return;
+      const key = await makeKey(config, isShown ? 7 * dayMs : 60_000, context);
+      if (given.sample) await loadSample(url + config.basePath, key, context);
+      if (isShown) await write(context.stdout, firstSteps(config, url, key, context));
+    });
+  },
+});
+
+async function makeKey(config: Config, validMs: number, { clock, openCredentials }: CliContext): Promise<string> {
+  await using credentials = await openCredentials(config);
+  const expiresAtMs = clock.nowMs() + validMs;
+  const request = { subject: 'dev', scopes: ['lancegate:admin'], expiresAtMs };
+  const { key } = await new ApiKeyStore(credentials.apiKeys, clock).create(request);
+  return key;
+}
+
+async function loadSample(url: string, key: string, context: CliContext): Promise<void> {
+  const { column, length } = sampleVector;
+  const rows = readRows(context.readFile(samplePath(context)), [[column, { kind: 'vector', length }]]);
+  const answer = await fetch(`${url}/v1/table/${sampleTable}/create?mode=exist_ok`, {
+    method: 'POST',
+    headers: { 'x-api-key': key, 'content-type': 'application/vnd.apache.arrow.stream' },
+    body: Buffer.concat(await Array.fromAsync(arrowStream(rows))),
+  });
+  if (!answer.ok) throw new CliError(`the sample was not loaded: ${answer.status} ${await answer.text()}`);
+}
