@@ -2,7 +2,8 @@
  * Which files of tests share a process, one after the other. To load the service costs a process a second or two, which is
  * more than most files take once it is loaded. `npm test` runs the suites; each file still runs by itself:
  *   node --test test/http/errors.test.ts
- * What is in test/cluster takes minutes, or needs an object store, which npm cannot bring; `npm run test:cluster` runs it.
+ * What is in test/cluster takes minutes, or needs an object store, which npm cannot bring; `npm run test:cluster` runs it, and
+ * `npm run test:package` what is in test/package.
  */
 import { globSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -31,7 +32,7 @@ type SuiteName = keyof typeof patternsOf;
 export const suiteNames = Object.keys(patternsOf) as readonly SuiteName[];
 
 const matching = (patterns: readonly string[]): string[] =>
-  globSync([...patterns], { cwd: testFolder, exclude: ['cluster/**'] }).sort();
+  globSync([...patterns], { cwd: testFolder, exclude: ['cluster/**', 'package/**'] }).sort();
 
 /** Paths below `test`. */
 export function filesOf(suite: SuiteName): readonly string[] {

@@ -28,17 +28,32 @@ async function storeOf(scheme: string, bucket: string, options: Properties): Pro
       return new S3Store(bucket, new StoreOptions(options, /^aws_/));
     }
     case 'az': {
-      const { AzureStore, azureAccountIn } = await import('./azure-store.ts');
+      const { AzureStore, azureAccountIn } = await withClient(
+        '@azure/storage-blob@12',
+        () => import('./azure-store.ts'),
+      );
       const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/), Date.now());
       return account && new AzureStore(bucket, account);
     }
     case 'gs': {
-      const { gcsAccessIn } = await import('./gcs-credentials.ts');
+      const { gcsAccessIn } = await withClient('google-auth-library@11', () => import('./gcs-credentials.ts'));
       const { GcsStore } = await import('./gcs-store.ts');
       return new GcsStore(bucket, await gcsAccessIn(new StoreOptions(options, /^google_/)));
     }
     default:
       return undefined;
+  }
+}
+
+/** The package brings no client of these stores, which most of its users do not have. `client` names one with its version. */
+async function withClient<Module>(client: string, load: () => Promise<Module>): Promise<Module> {
+  try {
+    return await load();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'MODULE_NOT_FOUND') throw error;
+    const text = `this store needs a package that is not installed: npm install ${client}, where lancegate is installed`;
+    throw new StoreUnusable(text, error);
   }
 }
 
