@@ -5,7 +5,7 @@
 import { Builder } from 'flatbuffers';
 import type { MessageToWrite } from '../format/ipc-file.ts';
 import { finishMessage } from '../format/message.ts';
-import { bytesOfBits, columnLayout, type Field } from '../schema/schema.ts';
+import { bytesOfBits, childrenOf, columnLayout, type Dictionary, type Field } from '../schema/schema.ts';
 import { bytesOfPair } from './batch-buffers.ts';
 import { bitAt, type ColumnData, countZeros } from './column-data.ts';
 
@@ -18,7 +18,7 @@ export interface RowRuns {
 }
 
 /** What each batch gives to a column of the result. */
-type Slices = readonly { readonly data: ColumnData; readonly runs: RowRuns }[];
+export type Slices = readonly { readonly data: ColumnData; readonly runs: RowRuns }[];
 
 /** Writes a buffer; its target is exactly as long, begins at a multiple of eight, and holds zeros. */
 type Fill = (target: Buffer) => void;
@@ -28,7 +28,13 @@ type WriteRun = (target: Buffer, at: number, data: ColumnData, start: number, en
 const sumOf = <Part>(parts: readonly Part[], count: (part: Part) => number): number =>
   parts.reduce((sum, part) => sum + count(part), 0);
 
+/** The same rows of a dictionary-encoded column, with indexes of the dictionary that the result has. */
+type Encode = (field: Field, dictionary: Dictionary, slices: Slices) => Slices;
+
+const asTheyAre: Encode = (_field, _dictionary, slices) => slices;
+
 export class BatchPlan {
+  readonly #encode: Encode;
   /** The length and the number of NULLs of each column. */
   readonly #nodes: (readonly [length: number, nulls: number])[] = [];
   /** Each with where it begins in the body. */
@@ -36,13 +42,18 @@ export class BatchPlan {
   /** The length of the body. Every buffer in it is padded to eight bytes. */
   #bodyLength = 0;
 
+  constructor(encode = asTheyAre) {
+    this.#encode = encode;
+  }
+
   /** Of all buffers, without padding. */
   get bytes(): number {
     return sumOf(this.#buffers, ({ length }) => length);
   }
 
   /** Columns are to be added in the order of the schema. */
-  addColumn(field: Field, slices: Slices): void {
+  addColumn(field: Field, read: Slices): void {
+    const slices = field.dictionary === undefined ? read : this.#encode(field, field.dictionary, read);
     const length = sumOf(slices, ({ runs }) => runs.rows);
     const { hasBitmap, offsetBytes, valueBits, childValues } = columnLayout(field);
     const nulls = hasBitmap ? countNulls(slices) : length;
@@ -54,9 +65,10 @@ export class BatchPlan {
     else if (valueBits === 1) this.#buffer(bytesOfBits(length), inOrder(slices, writeBits));
     else if (valueBits !== undefined)
       this.#buffer((length * valueBits) / 8, inOrder(slices, writeFixed(valueBits / 8)));
-    if (field.children.length === 0) return;
+    const children = childrenOf(field);
+    if (children.length === 0) return;
     const runs = slices.map((slice) => elementsOf(slice, childValues));
-    for (const [i, child] of field.children.entries()) {
+    for (const [i, child] of children.entries()) {
       const ofChild = slices.map(({ data }, slice) => ({ data: data.children[i]!, runs: runs[slice]! }));
       this.addColumn(child, ofChild);
     }
@@ -250,4 +262,39 @@ function elementsOf({ data, runs }: Slices[number], childValues: number | undefi
   if (childValues === 1) return runs;
   const first = (row: number): number => (childValues === undefined ? data.offsets[row]! : row * childValues);
   return runsBetween(runs.starts.map(first), runs.ends.map(first));
+}
+
+/** Rows of one batch that follow one another in the result; undefined for rows that are in none. */
+interface PlacedRuns {
+  readonly batch: number | undefined;
+  readonly runs: RowRuns;
+}
+
+/** Where the rows of a result are, in its order. */
+export class RowPlaces {
+  readonly placed: readonly PlacedRuns[];
+  readonly rows: number;
+
+  /** The batch and the row in it of each row; undefined for one that is in none. */
+  constructor(places: readonly (readonly [batch: number, row: number] | undefined)[]) {
+    this.rows = places.length;
+    const placed: PlacedRuns[] = [];
+    for (let from = 0, end = 0; from < places.length; from = end) {
+      const batch = places[from]?.[0];
+      const [starts, ends]: [number[], number[]] = [[], []];
+      for (; end < places.length && places[end]?.[0] === batch; end++) {
+        const row = places[end]?.[1] ?? 0;
+        if (batch !== undefined && ends.at(-1) === row) ends[ends.length - 1] = row + 1;
+        else {
+          starts.push(row);
+          ends.push(row + 1);
+        }
+      }
+      placed.push({
+        batch,
+        runs: { starts: Uint32Array.from(starts), ends: Uint32Array.from(ends), rows: end - from },
+      });
+    }
+    this.placed = placed;
+  }
 }

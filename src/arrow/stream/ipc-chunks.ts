@@ -1,8 +1,10 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import { openBatch } from '../column/batch-buffers.ts';
+import { allRows, BatchPlan } from '../column/batch-plan.ts';
 import { asBuffer, type Block, copyOf, type IpcFile, readFooter, writeFile } from '../format/ipc-file.ts';
 import { readSchemaTable, schemaMessage } from '../schema/read-schema.ts';
 import type { IpcChunk } from '../schema/schema.ts';
+import { canEncode, DictionaryFull, EncodedColumns } from './encoded-columns.ts';
 
 const bodyBytes = (blocks: readonly Block[]): number => blocks.reduce((sum, { bodyLength }) => sum + bodyLength, 0);
 
@@ -26,16 +28,35 @@ export function chunkOfFile(file: IpcFile): IpcChunk {
 
 /**
  * Several IPC files of one schema as one, for results that the engine hands out batch by batch and takes back only whole. The
- * footers are believed. Throws `InvalidInput` where one has dictionaries: a file can hold each dictionary only once.
+ * footers are believed. A file can hold each dictionary only once: throws `InvalidInput` where one cannot have all their values.
  */
 export function joinFiles(files: readonly IpcFile[]): IpcFile {
   const [first, ...others] = files;
   if (first === undefined) throw new Error('no files to join');
   if (others.length === 0) return first;
-  const batches = files.flatMap((file) => {
-    const footer = readFooter(file);
-    if (footer.dictionaries.length === 0) return footer.batches.map((block) => copyOf(file, block));
-    throw invalidInput('too many rows at once for a table with dictionary columns: send the source in smaller parts');
-  });
+  const chunks = files.map(chunkOfFile);
+  if (chunks.some(({ dictionaries }) => dictionaries.length > 0)) return joinEncoded(chunks);
+  const batches = chunks.flatMap((chunk) => chunk.batches.map((block) => copyOf(chunk.file, block)));
   return writeFile(schemaMessage(first), [], batches).file;
+}
+
+function joinEncoded(chunks: readonly IpcChunk[]): IpcFile {
+  const { file, schema } = chunks[0]!;
+  const full = 'too many rows at once for a table with dictionary columns: send the source in smaller parts';
+  if (!canEncode(schema.fields)) throw invalidInput(full);
+  const read = new EncodedColumns();
+  const batches = chunks.flatMap((chunk) => read.read(chunk));
+  const encoding = read.encoding();
+  const plan = new BatchPlan(encoding.encode);
+  try {
+    for (const [i, field] of schema.fields.entries()) {
+      const slices = batches.map(({ rows, columns }) => ({ data: columns[i]!, runs: allRows(rows) }));
+      plan.addColumn(field, slices);
+    }
+  } catch (error) {
+    throw error instanceof DictionaryFull ? invalidInput(full) : error;
+  }
+  const message = plan.message(batches.reduce((sum, { rows }) => sum + rows, 0));
+  const dictionaries = encoding.messages().map((dictionary) => dictionary.message);
+  return writeFile(schemaMessage(file), dictionaries, [message]).file;
 }

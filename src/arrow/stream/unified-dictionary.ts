@@ -77,24 +77,29 @@ export class UnifiedDictionary {
     this.#count += 1;
   }
 
+  #keyOf(data: ColumnData, at: number): string {
+    return keyOfValue(this.#values, data, at);
+  }
+
   #read(batch: BatchBuffers): ColumnData {
     return readBatch(batch, [this.#values])[0]!;
   }
+}
 
-  /** Equal values have the same, and others another. */
-  #keyOf({ validity, bytes, offsets }: ColumnData, at: number): string {
-    if (validity !== undefined && !bitAt(validity, at)) return 'null';
-    const { offsetBytes, valueBits = 0 } = columnLayout(this.#values);
-    if (valueBits === 1) return `=${bitAt(bytes, at)}`;
-    const width = valueBits / 8;
-    const [start, end] = offsetBytes > 0 ? [offsets[at]!, offsets[at + 1]!] : [at * width, (at + 1) * width];
-    return `=${Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start).toString('latin1')}`;
-  }
+/** Equal values of a column have the same, and others another. */
+export function keyOfValue(field: Field, { validity, bytes, offsets }: ColumnData, at: number): string {
+  if (validity !== undefined && !bitAt(validity, at)) return 'null';
+  const { offsetBytes, valueBits = 0 } = columnLayout(field);
+  if (valueBits === 1) return `=${bitAt(bytes, at)}`;
+  const width = valueBits / 8;
+  const [start, end] = offsetBytes > 0 ? [offsets[at]!, offsets[at + 1]!] : [at * width, (at + 1) * width];
+  return `=${Buffer.from(bytes.buffer, bytes.byteOffset + start, end - start).toString('latin1')}`;
 }
 
 const tooSmall = 'its index type is too small for the values of all its dictionaries together: give it one of 32 bits';
 
-const indexesOf = ({ bitWidth, signed }: Dictionary['index']): number => 2 ** (bitWidth - Number(signed));
+/** How many values a dictionary can have. */
+export const indexesOf = ({ bitWidth, signed }: Dictionary['index']): number => 2 ** (bitWidth - Number(signed));
 
 /**
  * Of the dictionaries of several batches the engine makes one, in which a value may come twice: of more values than half of the indexes
@@ -162,10 +167,10 @@ function unifiedIndexes(
 }
 
 /** A negative one becomes one that no dictionary has. */
-const readIndex = (bytes: Buffer, at: number, width: number): number =>
+export const readIndex = (bytes: Buffer, at: number, width: number): number =>
   width === 8 ? Number(bytes.readBigUInt64LE(at)) : bytes.readUIntLE(at, width);
 
-function writeIndex(bytes: Buffer, at: number, width: number, index: number): void {
+export function writeIndex(bytes: Buffer, at: number, width: number, index: number): void {
   if (width === 8) bytes.writeBigUInt64LE(BigInt(index), at);
   else bytes.writeUIntLE(index, at, width);
 }

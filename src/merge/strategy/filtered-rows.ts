@@ -2,11 +2,14 @@
  * Which of the rows that a merge would update its filter lets through. The engine judges, in a scratch dataset with the columns that
  * the filter may name and a row for each row of the table: so it takes as long for a table of many columns as for one of few.
  */
-import { assembleRows, type ColumnOrigin, RowPlaces } from '../../arrow/column/assembled-rows.ts';
+
+import { RowPlaces } from '../../arrow/column/batch-plan.ts';
 import { type ColumnData, readColumns } from '../../arrow/column/column-data.ts';
 import { nulls } from '../../arrow/column/fitted-rows.ts';
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type Field, type IpcChunk, leastRowBytes, type Schema } from '../../arrow/schema/schema.ts';
+import { assembleRows, type ColumnOrigin } from '../../arrow/stream/assembled-rows.ts';
+import { EncodedColumns } from '../../arrow/stream/encoded-columns.ts';
 import { chunkOfFile, joinFiles } from '../../arrow/stream/ipc-chunks.ts';
 import type { ChangeLimits } from '../../engine/port/change.ts';
 import type { Datasets, Scratch } from '../../engine/port/engine.ts';
@@ -110,7 +113,9 @@ const addressesOf = ({ bytes }: ColumnData, rows: number): readonly bigint[] => 
 
 /** The rows of the source, with the columns of the stored ones. What the source does not send the filter does not name of it. */
 function sentRows(source: IpcChunk, stored: IpcFile, rows: readonly RowToWrite[]): IpcChunk {
-  const batches = readColumns(source);
+  const { schema } = chunkOfFile(stored);
+  const read = new EncodedColumns();
+  const batches = read.read(source);
   const places = batches.flatMap(({ rows: count }, batch) =>
     Array.from({ length: count }, (_, row) => [batch, row] as const),
   );
@@ -121,10 +126,10 @@ function sentRows(source: IpcChunk, stored: IpcFile, rows: readonly RowToWrite[]
     if (field.name === addressColumn) return { batches: [addressesAsColumn(rows)], places: inTurn };
     if (field.name === originColumn) return { batches: [sourceAsColumn], places: allTheSame };
     const index = source.schema.fields.findIndex(({ name }) => name === field.name);
-    if (index === -1) return { batches: [nulls(field, 1, false)], places: allTheSame };
+    if (index === -1) return { batches: [nulls(field, 1, field.nullable)], places: allTheSame };
     return { batches: batches.map(({ columns }) => columns[index]!), places: sent };
   };
-  return assembleRows({ schema: chunkOfFile(stored).schema, file: stored }, rows.length, originOf);
+  return assembleRows({ schema, file: stored }, rows.length, originOf, read.encoding());
 }
 
 const withoutNulls = { validity: undefined, children: [] } as const;

@@ -2,10 +2,13 @@
  * Whole rows out of the rows of a source that sends some of the columns: the others are read at the addresses of the rows that it
  * updates, and are NULL in rows that are new.
  */
-import { assembleRows, type ColumnOrigin, canAssemble, RowPlaces } from '../../arrow/column/assembled-rows.ts';
-import { type ColumnData, readColumns } from '../../arrow/column/column-data.ts';
+
+import { RowPlaces } from '../../arrow/column/batch-plan.ts';
+import type { ColumnData } from '../../arrow/column/column-data.ts';
 import { type Field, type IpcChunk, leastRowBytes, type Schema } from '../../arrow/schema/schema.ts';
 import { sameType } from '../../arrow/schema/schema-rules.ts';
+import { assembleRows, type ColumnOrigin } from '../../arrow/stream/assembled-rows.ts';
+import { canEncode, DictionaryFull, EncodedColumns } from '../../arrow/stream/encoded-columns.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
 import type { ColumnView } from '../../engine/port/column-view.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
@@ -50,6 +53,7 @@ export class NotAssembled extends Error {
 /** To be discarded. */
 export class WholeRows {
   readonly #table: TableColumns;
+  readonly #read = new EncodedColumns();
   readonly #source: readonly { readonly rows: number; readonly columns: readonly ColumnData[] }[];
   readonly #fields: readonly Field[];
   readonly #places: (readonly [batch: number, row: number])[] = [];
@@ -61,13 +65,13 @@ export class WholeRows {
     this.#table = table;
     this.#fields = chunk.schema.fields;
     this.#openView = openView;
-    this.#source = readColumns(chunk);
+    this.#source = this.#read.read(chunk);
     for (const [batch, { rows }] of this.#source.entries())
       for (let row = 0; row < rows; row++) this.#places.push([batch, row]);
   }
 
   static areFor(chunk: IpcChunk, { schema }: TableColumns): boolean {
-    return canAssemble(chunk.schema.fields) && canAssemble(schema.fields);
+    return canEncode(chunk.schema.fields) && canEncode(schema.fields);
   }
 
   /** In their order, part by part: each part takes little memory at once. */
@@ -109,7 +113,7 @@ export class WholeRows {
     let bytes = 0;
     if (old.length > 0) await this.prepare();
     for (const { fields, view } of old.length === 0 ? [] : this.#views) {
-      const stored = new StoredRows(fields);
+      const stored = new StoredRows(fields, this.#read);
       for await (const file of view.take(old)) {
         bytes += file.length;
         if (bytes > mostBytes) throw new NotAssembled('too much at once');
@@ -117,7 +121,12 @@ export class WholeRows {
       }
       for (const [name, origin] of stored.origins(rows)) origins.set(name, origin);
     }
-    return assembleRows(this.#table, rows.length, ({ name }) => origins.get(name) ?? nowhere);
+    const encoding = this.#read.encoding();
+    try {
+      return assembleRows(this.#table, rows.length, ({ name }) => origins.get(name) ?? nowhere, encoding);
+    } catch (error) {
+      throw error instanceof DictionaryFull ? new NotAssembled('too much at once') : error;
+    }
   }
 
   /** Rows are read as they are when this is first called. */
@@ -135,11 +144,13 @@ export class WholeRows {
 /** Rows that were read by their addresses, with some of the columns. */
 class StoredRows {
   readonly #fields: readonly Field[];
+  readonly #read: EncodedColumns;
   readonly #batches: (readonly ColumnData[])[] = [];
   readonly #places = new Map<bigint, readonly [batch: number, row: number]>();
 
-  constructor(fields: readonly Field[]) {
+  constructor(fields: readonly Field[], read: EncodedColumns) {
     this.#fields = fields;
+    this.#read = read;
   }
 
   /** With these columns, and the addresses behind them. */
@@ -147,7 +158,7 @@ class StoredRows {
     const [addresses, ...read] = chunk.schema.fields.toReversed();
     const isSame = addresses?.name === '_rowid' && read.reverse().every((field, i) => isAs(field, this.#fields[i]));
     if (!isSame) throw new NotAssembled('other columns');
-    for (const { rows, columns } of readColumns(chunk)) {
+    for (const { rows, columns } of this.#read.read(chunk)) {
       const { bytes } = columns.at(-1)!;
       const words = new BigUint64Array(bytes.buffer, bytes.byteOffset, rows);
       for (let row = 0; row < rows; row++) this.#places.set(words[row]!, [this.#batches.length, row]);

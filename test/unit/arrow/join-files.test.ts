@@ -19,3 +19,22 @@ it('result batches of the engine are joined into one file that the engine takes 
   assert.deepEqual(decodeFile(joined), { t: rows });
   assert.deepEqual(await (await lance.create(joined)).rows(), { t: rows });
 });
+
+it('files with dictionaries of their own are joined into one whose dictionaries have the values of all', async () => {
+  const encoded = (name: string, id: bigint) =>
+    field(name, { kind: 'utf8' }, { dictionary: { id, index: { bitWidth: 8, signed: true }, ordered: false } });
+  const schema = schemaOf([encoded('a', 0n), field('s', { kind: 'struct' }, { children: [encoded('b', 1n)] })]);
+  const fileOf = async (a: readonly (string | null)[]) =>
+    (await wholeOf(encodeStream(schema, [{ a, s: a.map((b) => (b === null ? null : { b })) }]))).file;
+  const numbered = (from: number) => Array.from({ length: 100 }, (_, i) => `text ${from + i}`);
+  const [first, second] = [
+    ['x', null, 'y'],
+    ['z', 'x', null],
+  ];
+  assert.deepEqual(decodeFile(joinFiles([await fileOf(first), await fileOf(second)])), {
+    a: [...first, ...second],
+    s: [...first, ...second].map((b) => (b === null ? null : { b })),
+  });
+  const full = [await fileOf(numbered(0)), await fileOf(numbered(100))];
+  assert.throws(() => joinFiles(full), /too many rows at once for a table with dictionary columns/);
+});

@@ -1,0 +1,159 @@
+/**
+ * Dictionary-encoded columns of several files as columns of one: each file has dictionaries of its own, and the result has one for each
+ * column, of the values that its rows have.
+ */
+
+import { invalidInput } from '../../kernel/errors.ts';
+import { openBatch, openDictionary } from '../column/batch-buffers.ts';
+import { BatchPlan, RowPlaces, type Slices } from '../column/batch-plan.ts';
+import { bitAt, type ColumnData, readBatch } from '../column/column-data.ts';
+import type { MessageToWrite } from '../format/ipc-file.ts';
+import { childrenOf, columnLayout, type Dictionary, type Field, type IpcChunk } from '../schema/schema.ts';
+import { dictionaryMessage } from './joined-dictionaries.ts';
+import { indexesOf, keyOfValue, readIndex, writeIndex } from './unified-dictionary.ts';
+
+/** The rows have more values than the type of the column's index can number. */
+export class DictionaryFull extends Error {}
+
+/** Whether the values of all dictionaries can be told apart by their bytes: none is nested, or of type Null. */
+export const canEncode = (fields: readonly Field[]): boolean =>
+  fields.every((field) => {
+    if (field.dictionary === undefined) return canEncode(field.children);
+    return field.children.length === 0 && columnLayout({ ...field, dictionary: undefined }).hasBitmap;
+  });
+
+/** A dictionary, and what was added to it. */
+type Values = readonly ColumnData[];
+
+/** What was read, and the dictionaries of its columns. */
+export class EncodedColumns {
+  readonly #values = new WeakMap<ColumnData, Values>();
+
+  /** The columns of a chunk of which `canEncode` holds, batch by batch. */
+  read(chunk: IpcChunk): readonly { readonly rows: number; readonly columns: readonly ColumnData[] }[] {
+    const { fields } = chunk.schema;
+    const batches = chunk.batches.map((block) => {
+      const batch = openBatch(chunk.file, block);
+      return { rows: batch.rows, columns: readBatch(batch, fields) };
+    });
+    if (chunk.dictionaries.length === 0) return batches;
+    for (const { columns } of batches)
+      for (const [i, field] of fields.entries()) this.#remember(chunk, field, columns[i]!, new Map());
+    return batches;
+  }
+
+  /** For the columns of one result. */
+  encoding(): Encoding {
+    return new Encoding(this.#values);
+  }
+
+  #remember(chunk: IpcChunk, field: Field, data: ColumnData, known: Map<bigint, Values>): void {
+    const { dictionary } = field;
+    for (const [i, child] of childrenOf(field).entries()) this.#remember(chunk, child, data.children[i]!, known);
+    if (dictionary === undefined) return;
+    const values = known.get(dictionary.id) ?? valuesOf(chunk, field, dictionary.id);
+    known.set(dictionary.id, values);
+    this.#values.set(data, values);
+  }
+}
+
+const valuesOf = (chunk: IpcChunk, field: Field, id: bigint): Values =>
+  chunk.dictionaries
+    .map((block) => openDictionary(chunk.file, block))
+    .filter((dictionary) => dictionary.id === id)
+    .map(({ values }) => readBatch(values, [plain(field)])[0]!);
+
+const plain = (field: Field): Field => ({ ...field, dictionary: undefined, nullable: true });
+
+interface NewDictionary {
+  readonly values: Field;
+  /** By the key of a value. */
+  readonly indexes: Map<string, number>;
+  readonly origins: ColumnData[];
+  /** Of each value the number of its origin, and the row in it. */
+  readonly places: (readonly [origin: number, row: number])[];
+}
+
+export class Encoding {
+  readonly #read: WeakMap<ColumnData, Values>;
+  /** By id. */
+  readonly #made = new Map<bigint, NewDictionary>();
+
+  constructor(read: WeakMap<ColumnData, Values>) {
+    this.#read = read;
+  }
+
+  /** The same rows of a dictionary-encoded column, with their indexes in the dictionary of the result. Throws `DictionaryFull`. */
+  readonly encode = (field: Field, dictionary: Dictionary, slices: Slices): Slices => {
+    const made = this.#made.get(dictionary.id) ?? { values: plain(field), indexes: new Map(), origins: [], places: [] };
+    this.#made.set(dictionary.id, made);
+    return slices.map(({ data, runs }) => {
+      const values = this.#read.get(data);
+      if (values === undefined) return { data, runs };
+      const width = dictionary.index.bitWidth / 8;
+      const bytes = Buffer.alloc(data.bytes.length);
+      const before = Buffer.from(data.bytes.buffer, data.bytes.byteOffset, data.bytes.length);
+      const moved = new Moved(made, values, indexesOf(dictionary.index));
+      for (const [run, start] of runs.starts.entries()) {
+        for (let at = start; at < runs.ends[run]!; at++) {
+          if (data.validity !== undefined && !bitAt(data.validity, at)) continue;
+          writeIndex(bytes, at * width, width, moved.indexOf(readIndex(before, at * width, width)));
+        }
+      }
+      return { data: { ...data, bytes }, runs };
+    });
+  };
+
+  /** The dictionaries of the columns that were encoded. */
+  messages(): readonly { readonly message: MessageToWrite; readonly bytes: number }[] {
+    return [...this.#made].map(([id, { values, origins, places }]) => {
+      const plan = new BatchPlan();
+      plan.addColumn(
+        values,
+        new RowPlaces(places).placed.map(({ batch, runs }) => ({ data: origins[batch!]!, runs })),
+      );
+      return { message: dictionaryMessage(id, plan.message(places.length), false), bytes: plan.bytes };
+    });
+  }
+}
+
+/** The indexes of one dictionary in that of the result, which takes the values that are asked for. */
+class Moved {
+  readonly #made: NewDictionary;
+  readonly #values: Values;
+  readonly #most: number;
+  readonly #indexes: number[] = [];
+
+  constructor(made: NewDictionary, values: Values, most: number) {
+    this.#made = made;
+    this.#values = values;
+    this.#most = most;
+  }
+
+  indexOf(before: number): number {
+    this.#indexes[before] ??= this.#take(before);
+    return this.#indexes[before];
+  }
+
+  #take(before: number): number {
+    const { values, indexes, origins, places } = this.#made;
+    const [origin, row] = this.#find(before);
+    const key = keyOfValue(values, origin, row);
+    const known = indexes.get(key);
+    if (known !== undefined) return known;
+    if (places.length >= this.#most) throw new DictionaryFull();
+    if (!origins.includes(origin)) origins.push(origin);
+    indexes.set(key, places.length);
+    places.push([origins.indexOf(origin), row]);
+    return places.length - 1;
+  }
+
+  #find(index: number): readonly [origin: ColumnData, row: number] {
+    let row = index;
+    for (const origin of this.#values) {
+      if (row < origin.length) return [origin, row];
+      row -= origin.length;
+    }
+    throw invalidInput('an index lies outside its dictionary');
+  }
+}
