@@ -15,7 +15,8 @@ const mayImport = {
   telemetry: ['kernel'],
   engine: ['kernel', 'arrow', 'keys/key-columns.ts', 'lance-format'],
   catalog: ['kernel'],
-  query: ['kernel', 'memory', 'arrow', 'engine', 'telemetry'],
+  rows: ['kernel', 'arrow'],
+  query: ['kernel', 'memory', 'arrow', 'engine', 'rows', 'telemetry'],
   table: ['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'telemetry'],
   ownership: ['kernel', 'catalog', 'table/table-owners.ts', 'telemetry'],
   write: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'telemetry', 'operations/idempotency'],
@@ -33,15 +34,15 @@ const mayImport = {
   maintenance: ['kernel', 'memory', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry'],
   operations: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'query', 'table', 'write', 'merge', 'insert'],
-    ...['change', 'create', 'indexing', 'maintenance', 'sql', 'telemetry'],
+    ...['change', 'create', 'indexing', 'maintenance', 'rows', 'sql', 'telemetry'],
   ],
   wire: [
-    ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'operations'],
+    ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'operations', 'rows'],
     ...['create/create-command.ts', 'insert/insert-command.ts', 'merge/merge-command.ts'],
   ],
   auth: ['kernel', 'telemetry', 'wire', 'catalog/credentials.ts'],
   http: [
-    ...['kernel', 'memory', 'arrow', 'operations', 'wire', 'auth', 'telemetry'],
+    ...['kernel', 'memory', 'arrow', 'rows', 'operations', 'wire', 'auth', 'telemetry'],
     ...['create/request.ts', 'insert/request.ts', 'merge/request.ts', 'merge/merge-command.ts'],
     'maintenance/report.ts',
     'indexing/index-jobs.ts',
@@ -49,7 +50,7 @@ const mayImport = {
     'table/table-owners.ts',
   ],
   config: ['kernel', 'memory'],
-  cli: ['kernel', 'arrow', 'wire', 'auth', 'telemetry', 'config', 'catalog/credentials.ts'],
+  cli: ['kernel', 'arrow', 'rows', 'wire', 'auth', 'telemetry', 'config', 'catalog/credentials.ts'],
 };
 
 const rooms = Object.keys(mayImport);

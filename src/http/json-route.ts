@@ -64,6 +64,8 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly audit?: (body: Static<Body>) => AuditFacts;
   /** The JSON that is sent, or the bytes of another type; undefined for nothing. */
   readonly answers: TSchema | undefined;
+  /** Of other types, where a client may ask for them. */
+  readonly otherAnswers?: readonly TSchema[];
   answer(
     operation: Operation,
     call: JsonCall<Target, Static<Body>>,

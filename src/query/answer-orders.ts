@@ -11,7 +11,7 @@ import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { rowsOfFile } from '../arrow/stream/file-stream.ts';
 import type { BranchHead, EngineWrites, Snapshot, VersionFaults } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
-import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
+import type { RowQueries } from '../engine/port/query-spec.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { fitted } from './fit-query.ts';
 import { requireFittingValues } from './fitting-values.ts';
@@ -31,7 +31,7 @@ import {
   type Work,
   writeFrame,
 } from './protocol.ts';
-import { ResultBytes } from './result-bytes.ts';
+import { answerBytesOf, ResultBytes } from './result-bytes.ts';
 
 export interface ReaderParts {
   readonly channel: Duplex;
@@ -79,6 +79,7 @@ interface Carried {
   readonly bytes?: readonly Buffer[];
 }
 
+type QueryWork = Extract<Work, { readonly kind: 'query' }>;
 type ReadWork = Extract<Work, { readonly kind: 'read' }>;
 
 class Reader {
@@ -143,7 +144,7 @@ class Reader {
         return { outcome: { kind: 'changed', counts } };
       }
       case 'query':
-        return this.#queried(dataset, work.spec);
+        return this.#queried(dataset, work);
       case 'read':
         return this.#read(dataset, work.what);
       case 'explain': {
@@ -153,14 +154,15 @@ class Reader {
     }
   }
 
-  /** A small result leaves in one message. */
-  async #queried(dataset: KeptDataset, spec: QuerySpec): Promise<Carried> {
+  /** A small result leaves in one message. The next bytes are computed while the last ones leave. */
+  async #queried(dataset: KeptDataset, { spec, answer }: QueryWork): Promise<Carried> {
     const version = await dataset.version();
-    const results = new ResultBytes(dataset.query(await fitted(spec, dataset)));
+    const results = new ResultBytes(dataset.query(await fitted(spec, dataset)), answerBytesOf(answer));
+    let leaving: Promise<void> | undefined;
     for (;;) {
-      const { bytes, isLast } = await results.next();
+      const [{ bytes, isLast }] = await Promise.all([results.next(), leaving]);
       if (isLast) return { outcome: { kind: 'queried', version, rows: results.rows }, bytes };
-      await this.#process.sendBytes(bytes);
+      leaving = this.#process.sendBytes(bytes);
     }
   }
 

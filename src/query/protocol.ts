@@ -15,6 +15,7 @@ import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { AnswerForm } from '../rows/answer-form.ts';
 
 /** A dataset at an earlier version, or at the newest one. */
 export type Reading =
@@ -38,12 +39,12 @@ export interface Queries {
    * Resolves once the first bytes of the result are there, or all of them. Rejects as `count`, and with what `RowQueries.query`
    * throws; so does the reading of `parts`, which ends in the middle then.
    */
-  query(reading: Reading, spec: QuerySpec, scope: RequestScope): Promise<QueryResult>;
+  query(reading: Reading, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult>;
   /** As `count`, with what `RowQueries.explain` throws. */
   explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
 }
 
-/** One Arrow IPC file. */
+/** The rows in the form that was asked for. */
 export interface QueryResult {
   /**
    * Each is computed when it is asked for, or a little before; its bytes are gone once the next one is asked for. To be read to the
@@ -96,7 +97,7 @@ export type Work =
   | { readonly kind: 'read'; readonly what: Pick<RowsToRead, 'columns' | 'where' | 'rows'> }
   | { readonly kind: 'index'; readonly spec: IndexSpec }
   | { readonly kind: 'trial'; readonly toTry: ToTry }
-  | { readonly kind: 'query'; readonly spec: QuerySpec }
+  | { readonly kind: 'query'; readonly spec: QuerySpec; readonly answer: AnswerForm }
   | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
 /** What an order is for: it answers a client who reads, or it is a part of a write. */

@@ -6,6 +6,7 @@ import type { CheckedSql } from '../kernel/checked-sql.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
+import type { AnswerForm } from '../rows/answer-form.ts';
 import { framedFiles } from './framed-files.ts';
 import { expectAnswer, type Queries, type QueryResult, type ReadAt, type Reading } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
@@ -42,8 +43,8 @@ export class ReaderQueries implements Queries, ReaderChanges {
     return expectAnswer(await firstOf(this.#pool.ask(order, requester), scope.signal), 'counted').rows;
   }
 
-  async query(reading: Reading, spec: QuerySpec, scope: RequestScope): Promise<QueryResult> {
-    const order = { at: this.#readAt(reading), work: { kind: 'query', spec }, extraBytes: 0 } as const;
+  async query(reading: Reading, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult> {
+    const order = { at: this.#readAt(reading), work: { kind: 'query', spec, answer: form }, extraBytes: 0 } as const;
     const principal = principalKey(scope.principal);
     const result = new RelayedResult({
       signal: scope.signal,

@@ -1,10 +1,33 @@
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { FileStream } from '../arrow/stream/file-stream.ts';
+import type { AnswerForm } from '../rows/answer-form.ts';
+import { ArrowStreamBytes } from '../rows/arrow-stream-bytes.ts';
+import { RowText } from '../rows/row-text.ts';
 import { mostReplyBytes } from './protocol.ts';
 
-/** The batches of a result as the bytes of one file, in parts of one message each. */
+/** Batches as bytes, in parts as they come. */
+interface AnswerBytes {
+  /** In the batches so far. */
+  readonly rows: number;
+  /** Parts may be views of the batch. */
+  add(batch: IpcFile): Iterator<Buffer, void>;
+  end(): Iterator<Buffer, void>;
+}
+
+export function answerBytesOf(form: AnswerForm): AnswerBytes {
+  switch (form.kind) {
+    case 'arrow file':
+      return new FileStream();
+    case 'arrow stream':
+      return new ArrowStreamBytes();
+    case 'text':
+      return new RowText(form.format, form.vectors);
+  }
+}
+
+/** The batches of a result as the bytes of one answer, in parts of one message each. */
 export class ResultBytes {
-  readonly #file = new FileStream();
+  readonly #encoding: AnswerBytes;
   readonly #batches: AsyncIterator<IpcFile>;
   /** The bytes of the batch that was read last, and then those that end the file. */
   #parts: Iterator<Buffer, void> = [][Symbol.iterator]();
@@ -12,13 +35,14 @@ export class ResultBytes {
   /** What was cut off the last part. */
   #rest: Buffer = Buffer.alloc(0);
 
-  constructor(batches: AsyncIterable<IpcFile>) {
+  constructor(batches: AsyncIterable<IpcFile>, encoding: AnswerBytes) {
+    this.#encoding = encoding;
     this.#batches = batches[Symbol.asyncIterator]();
   }
 
   /** In what was read so far. */
   get rows(): number {
-    return this.#file.rows;
+    return this.#encoding.rows;
   }
 
   /** At most so many bytes as a message may have; and whether they are the last. */
@@ -43,6 +67,6 @@ export class ResultBytes {
   async #readBatch(): Promise<void> {
     const { done, value } = await this.#batches.next();
     this.#hasEnd = done === true;
-    this.#parts = done === true ? this.#file.end() : this.#file.add(value);
+    this.#parts = done === true ? this.#encoding.end() : this.#encoding.add(value);
   }
 }

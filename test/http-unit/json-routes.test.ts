@@ -259,7 +259,14 @@ test('a query is answered with the bytes of the result as an Arrow file', async 
   assert.equal(headers.get('phalanx-version'), '0.3.0');
   assert.equal(text, 'rows');
   const [asked] = service.asked;
-  assert.deepEqual(plain(asked!.command), { table: users, branch: undefined, version: undefined, spec: everyRow });
+  const form = { kind: 'arrow file' };
+  assert.deepEqual(plain(asked!.command), {
+    table: users,
+    branch: undefined,
+    version: undefined,
+    form,
+    spec: everyRow,
+  });
 });
 
 test('a created table is described with version and with the schema in the Lance dialect', async () => {

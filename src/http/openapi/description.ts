@@ -15,6 +15,8 @@ export interface RouteDescription {
   readonly bodies: Readonly<Record<string, TSchema>>;
   /** Undefined where nothing is sent. A schema with a `contentMediaType` is of that type, every other of JSON. */
   readonly answers: TSchema | undefined;
+  /** Of other types, where a client may ask for them. */
+  readonly otherAnswers?: readonly TSchema[] | undefined;
   /** It heeds `Idempotency-Key`. */
   readonly takesKey: boolean;
 }
@@ -33,13 +35,14 @@ interface JsonSaid {
   readonly query?: TProperties;
   readonly body: TObject;
   readonly answers: TSchema | undefined;
+  readonly otherAnswers?: readonly TSchema[] | undefined;
   readonly knowsBranches: boolean;
   readonly takesKey: boolean;
 }
 
 /** A body has the fields of `Common` too, but for `branch` where the route works on main only. */
 export function jsonDescription(said: JsonSaid): RouteDescription {
-  const { action, operationId = action, summary, query, body, answers, knowsBranches, takesKey } = said;
+  const { action, operationId = action, summary, query, body, answers, otherAnswers, knowsBranches, takesKey } = said;
   const { branch, id } = Common.properties;
   const common = { id, ...(knowsBranches && { branch }) };
   return {
@@ -48,6 +51,7 @@ export function jsonDescription(said: JsonSaid): RouteDescription {
     parameters: { ...query, ...commonParameters(knowsBranches) },
     bodies: { 'application/json': Type.Object({ ...body.properties, ...common }) },
     answers,
+    otherAnswers,
     takesKey,
   };
 }

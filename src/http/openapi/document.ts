@@ -69,9 +69,12 @@ function pathItem(path: string, methods: readonly Method[], said: RouteDescripti
 }
 
 function operation(path: string, method: Method, description: RouteDescription, schemas: NamedSchemas): Json {
-  const { operationId, summary, parameters, answers, takesKey } = description;
+  const { operationId, summary, parameters, answers, otherAnswers = [], takesKey } = description;
   const guide = guides[operationId];
-  const done = { description: 'Done.', ...(answers && { content: contentOf(operationId, answers, schemas) }) };
+  const done = {
+    description: 'Done.',
+    ...(answers && { content: contentOf(operationId, [answers, ...otherAnswers], schemas) }),
+  };
   return {
     operationId,
     summary,
@@ -149,9 +152,14 @@ function requestBody({ operationId, bodies }: RouteDescription, schemas: NamedSc
 
 const hasRequired = (schema: TSchema): boolean => 'required' in schema && (schema.required as unknown[]).length > 0;
 
-function contentOf(operationId: string, answers: TSchema, schemas: NamedSchemas): Json {
-  const type = 'contentMediaType' in answers ? String(answers.contentMediaType) : 'application/json';
-  return { [type]: { schema: schemas.named(`${operationId.replace(/ByGet$/, '')}Response`, answers) } };
+function contentOf(operationId: string, answers: readonly TSchema[], schemas: NamedSchemas): Json {
+  const name = `${operationId.replace(/ByGet$/, '')}Response`;
+  return Object.fromEntries(
+    answers.map((answer) => {
+      const type = 'contentMediaType' in answer ? String(answer.contentMediaType) : 'application/json';
+      return [type, { schema: schemas.named(name, answer) }];
+    }),
+  );
 }
 
 /** Objects have names, by which generated clients call their types; all else stands where it is used. */

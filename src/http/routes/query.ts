@@ -3,13 +3,16 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { countRows } from '../../operations/tables/describe-table.ts';
 import { explainQuery, queryTable } from '../../operations/tables/query-table.ts';
+import { arrowFileType } from '../../rows/answer-form.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { parseBranch } from '../../wire/identifiers.ts';
 import { Common, Count, readFields, Version } from '../../wire/json-body.ts';
 import { checkNames } from '../../wire/known-names.ts';
 import { QueryBody, readQuery } from '../../wire/query-body.ts';
+import { answerParameters, answerTypes, readAnswerForm, typeOfForm } from '../accept.ts';
 import { jsonRoute } from '../json-route.ts';
 import { bytesOf } from '../openapi/description.ts';
+import { headerText } from '../request-head.ts';
 import { type Answer, tableTarget } from '../route.ts';
 
 const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });
@@ -32,8 +35,16 @@ export const countRowsRoute = jsonRoute(countRows, {
   },
 });
 
-/** The answer is one Arrow IPC file; both client families read that. */
-const arrowFile = 'application/vnd.apache.arrow.file';
+/** Both families of clients read an Arrow IPC file. */
+const QueriedRows = bytesOf(arrowFileType);
+
+const otherAnswers = [
+  Type.Object({
+    columns: Type.Array(Type.Object({ name: Type.String(), type: Type.String() })),
+    rows: Type.Array(Type.Record(Type.String(), Type.Unknown())),
+  }),
+  ...answerTypes.filter((type) => type !== arrowFileType && type !== 'application/json').map(bytesOf),
+];
 
 export const queryTableRoute = jsonRoute(queryTable, {
   methods: ['POST'],
@@ -41,19 +52,23 @@ export const queryTableRoute = jsonRoute(queryTable, {
   target: tableTarget,
   action: 'QueryTable',
   summary: 'Reads rows: by condition, by vector, or by text',
-  answers: bytesOf(arrowFile),
+  query: answerParameters,
+  answers: QueriedRows,
+  otherAnswers,
   body: QueryBody,
   branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body }, { scope, readFilter, checkNames }): Promise<Answer> => {
+  answer: async (operation, { target: table, branch, body }, input): Promise<Answer> => {
     const { version } = body;
+    const { scope, readFilter, checkNames, headers, query } = input;
+    const form = readAnswerForm({ accept: headerText(headers.accept), userAgent: headers['user-agent'] }, query);
     const result = await withEitherQuotes(readFilter, (read) =>
-      operation({ table, branch, version, spec: readQuery(body, read, checkNames) }, scope),
+      operation({ table, branch, version, form, spec: readQuery(body, read, checkNames) }, scope),
     );
     const audit = () => {
       const facts = result.facts();
       return { version: facts?.version, readRows: facts?.rows };
     };
-    return { contentType: arrowFile, bytes: result.whole ?? result.parts, audit };
+    return { contentType: typeOfForm(form), bytes: result.whole ?? result.parts, audit };
   },
   render: (answer) => answer,
 });

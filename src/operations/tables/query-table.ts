@@ -4,6 +4,7 @@ import type { PlanForm, QuerySpec } from '../../engine/port/query-spec.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Queries, QueryResult, Reading } from '../../query/protocol.ts';
+import type { AnswerForm } from '../../rows/answer-form.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 
 interface Deps {
@@ -24,8 +25,11 @@ interface QueryCommand extends ReadTarget {
 
 export const queryTable =
   ({ access, queries }: Deps) =>
-  ({ spec, ...target }: QueryCommand, scope: RequestScope): Promise<QueryResult> =>
-    readInReader(access, target, (reading) => queries.query(reading, spec, scope));
+  (
+    { spec, form, ...target }: QueryCommand & { readonly form: AnswerForm },
+    scope: RequestScope,
+  ): Promise<QueryResult> =>
+    readInReader(access, target, (reading) => queries.query(reading, spec, form, scope));
 
 export const explainQuery =
   ({ access, queries }: Deps) =>

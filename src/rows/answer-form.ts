@@ -1,0 +1,20 @@
+/** The forms in which rows are answered. */
+
+export const arrowFileType = 'application/vnd.apache.arrow.file';
+export const arrowStreamType = 'application/vnd.apache.arrow.stream';
+
+export type TextFormat = 'json' | 'ndjson' | 'csv';
+
+/** What is written of a vector: nothing of its column, its first values, or all. */
+export type VectorText = 'omit' | 'preview' | 'full';
+
+export type AnswerForm =
+  | { readonly kind: 'arrow file' }
+  | { readonly kind: 'arrow stream' }
+  | { readonly kind: 'text'; readonly format: TextFormat; readonly vectors: VectorText };
+
+export const textTypes: Readonly<Record<TextFormat, string>> = {
+  json: 'application/json',
+  ndjson: 'application/x-ndjson',
+  csv: 'text/csv',
+};

@@ -1,0 +1,37 @@
+/** Files of one schema as an Arrow IPC stream, which may bring the dictionaries of each batch anew. */
+
+import { openBatch } from '../arrow/column/batch-buffers.ts';
+import { type Block, type IpcFile, readFooter } from '../arrow/format/ipc-file.ts';
+import { continuation } from '../arrow/format/message.ts';
+import { schemaMessage } from '../arrow/schema/read-schema.ts';
+
+const endOfStream = Buffer.alloc(8);
+endOfStream.writeInt32LE(continuation, 0);
+
+export class ArrowStreamBytes {
+  #hasSchema = false;
+  #rows = 0;
+
+  /** In the files so far. */
+  get rows(): number {
+    return this.#rows;
+  }
+
+  *add(file: IpcFile): Generator<Buffer, void, void> {
+    const { dictionaries, batches } = readFooter(file);
+    if (!this.#hasSchema) yield Buffer.from(schemaMessage(file));
+    this.#hasSchema = true;
+    for (const block of dictionaries) yield messageAt(file, block);
+    for (const block of batches) {
+      this.#rows += openBatch(file, block).rows;
+      yield messageAt(file, block);
+    }
+  }
+
+  *end(): Generator<Buffer, void, void> {
+    yield endOfStream;
+  }
+}
+
+const messageAt = (file: IpcFile, { offset, metaLength, bodyLength }: Block): Buffer =>
+  file.subarray(offset, offset + metaLength + bodyLength);
