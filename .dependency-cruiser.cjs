@@ -81,7 +81,7 @@ const orderOfSubRooms = {
   auth: ['tokens', 'policy'],
   http: ['body', 'openapi', 'forwarding', 'admission', 'routes'],
   'http/routes': ['changes', 'indexes', 'refs'],
-  cli: ['rows'],
+  rows: ['answers', 'bodies'],
 };
 
 /** Rules that name no folder find nothing in it. */

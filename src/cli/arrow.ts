@@ -1,59 +1,49 @@
-/**
- * `lancegate arrow`: JSON rows, or an Arrow file, as the Arrow IPC stream that the service takes. For trying things out
- * and for small loads: it holds its input in memory.
- */
-import { resolve } from 'node:path';
+/** `lancegate arrow`: rows as text, or an Arrow file, as an Arrow IPC stream. It holds its input in memory. */
+import { extname, resolve } from 'node:path';
 import { RecordBatchStreamWriter } from 'apache-arrow';
+import type { Field } from '../arrow/schema/schema.ts';
 import { optional } from '../config/options.ts';
 import { listOf, type ValueType } from '../config/value-types.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import type { TextFormat } from '../rows/answer-form.ts';
+import { columnOfType, columnTypeNames } from '../rows/bodies/column-type.ts';
+import { RowConversion } from '../rows/bodies/row-conversion.ts';
+import { isArrow, readArrow } from './arrow-input.ts';
 import { type CliContext, CliError, type Command, UsageError, write } from './command.ts';
 import { readCommandLine } from './command-line.ts';
-import { isArrow, readArrow } from './rows/arrow-input.ts';
-import { type ColumnType, inferType, parseColumnType } from './rows/column-type.ts';
-import { type EncodedRows, encodeColumns } from './rows/encode.ts';
-import { type Columns, readJson } from './rows/json.ts';
 
-const typeAssignment: ValueType<readonly [string, ColumnType]> = {
+const typeAssignment: ValueType<Field> = {
   placeholder: 'COLUMN=TYPE',
-  expects: 'COLUMN=TYPE with a type of bool, int32, int64, float32, float64, utf8 or float32[LENGTH]',
+  expects: `COLUMN=TYPE with a type of ${columnTypeNames.join(', ')}`,
   arity: 'one',
   secret: false,
   parse(raw) {
     const split = raw.lastIndexOf('=');
-    const type = split > 0 ? parseColumnType(raw.slice(split + 1)) : undefined;
-    return type && [raw.slice(0, split), type];
+    return split > 0 ? columnOfType(raw.slice(0, split), raw.slice(split + 1)) : undefined;
   },
-  show: ([column, type]) => `${column}=${type.kind}`,
+  show: ({ name, type }) => `${name}=${type.kind}`,
 };
 
 const options = {
   types: optional(listOf(typeAssignment), {
     flag: 'types',
-    doc: 'Types of columns of JSON rows. Otherwise whole numbers are int64, other numbers float64, and a column without values utf8.',
+    doc: 'Types of columns of rows that are text. Otherwise docs/rows.md says how they follow from the values.',
   }),
 };
 
 export const arrowCommand: Command = {
   name: 'arrow',
   usage: 'arrow FILE [--types COLUMN=TYPE,…]',
-  summary: 'Converts JSON, newline-delimited JSON or an Arrow file into an Arrow IPC stream. FILE may be `-`.',
+  summary: 'Converts JSON, newline-delimited JSON, CSV or an Arrow file into an Arrow IPC stream. FILE may be `-`.',
   options: Object.values(options),
 
   async run(args, context) {
     const line = readCommandLine({ options, settingNames: [], positionals: ['FILE'] }, args, context);
-    const input = await readInput(line.positionals[0]!, context);
-    const rows = readRows(input, line.options.types);
-    for await (const chunk of arrowStream(rows)) await write(context.stdout, chunk);
+    const file = line.positionals[0]!;
+    const input = await readInput(file, context);
+    for await (const bytes of arrowOf(input, file, line.options.types)) await write(context.stdout, bytes);
   },
 };
-
-/** Of no batches, a stream is its schema alone. */
-export function arrowStream({ schema, batches }: EncodedRows): AsyncIterable<Uint8Array> {
-  const writer = new RecordBatchStreamWriter();
-  writer.reset(undefined, schema);
-  for (const batch of batches) writer.write(batch);
-  return writer.finish();
-}
 
 async function readInput(file: string, context: CliContext): Promise<Buffer> {
   if (file === '-') return Buffer.concat(await Array.fromAsync(context.stdin));
@@ -64,20 +54,44 @@ async function readInput(file: string, context: CliContext): Promise<Buffer> {
   }
 }
 
-export function readRows(input: Buffer, types: readonly (readonly [string, ColumnType])[] | undefined): EncodedRows {
-  if (!isArrow(input)) return encodeJson(readJson(input.toString('utf8')), new Map(types));
+function arrowOf(input: Buffer, file: string, types: readonly Field[] | undefined): AsyncIterable<Uint8Array> {
+  if (!isArrow(input)) return converted(input, formatOf(input, file), types ?? []);
   if (types) throw new UsageError(['--types does not apply to Arrow data, which has its own']);
-  return readArrow(input);
+  const { schema, batches } = readArrow(input);
+  const writer = new RecordBatchStreamWriter();
+  writer.reset(undefined, schema);
+  for (const batch of batches) writer.write(batch);
+  return writer.finish();
 }
 
-function encodeJson(columns: Columns, types: ReadonlyMap<string, ColumnType>): EncodedRows {
-  if (columns.size === 0) throw new CliError('there are no rows to see columns in');
-  const missing = [...types.keys()].find((name) => !columns.has(name));
-  if (missing !== undefined) {
-    const known = [...columns.keys()].join(', ');
-    throw new CliError(`there is no column ${JSON.stringify(missing)}; the columns are ${known}`);
+const formatsByExtension: Readonly<Record<string, TextFormat>> = {
+  '.json': 'json',
+  '.ndjson': 'ndjson',
+  '.jsonl': 'ndjson',
+  '.csv': 'csv',
+};
+
+/** By the name of the file, but for JSON of either kind, and else by how it begins. */
+function formatOf(input: Buffer, file: string): TextFormat {
+  if (input.subarray(0, 4).equals(Buffer.from('PAR1'))) {
+    throw new CliError(`${file} is a Parquet file, which this command does not read`);
   }
-  return encodeColumns(
-    [...columns].map(([name, values]) => ({ name, values, type: types.get(name) ?? inferType(name, values) })),
-  );
+  const [, first] = /^\ufeff?\s*(\S)/.exec(input.toString('utf8', 0, 1_024)) ?? [];
+  const named = formatsByExtension[extname(file).toLowerCase()];
+  if (named === 'csv' || (named === undefined && first !== undefined && !'[{'.includes(first))) return 'csv';
+  return first === '[' ? 'json' : 'ndjson';
+}
+
+/** Nothing is written before all rows are known to be right. */
+async function* converted(input: Buffer, format: TextFormat, types: readonly Field[]): AsyncGenerator<Uint8Array> {
+  const conversion = new RowConversion(format, new Map(types.map((field) => [field.name, field])));
+  try {
+    yield* await Array.fromAsync(conversion.convert(onePiece(input)));
+  } catch (error) {
+    throw error instanceof LancegateError ? new CliError(error.message, { cause: error }) : error;
+  }
+}
+
+async function* onePiece(input: Buffer): AsyncGenerator<Uint8Array> {
+  yield input;
 }

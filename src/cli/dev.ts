@@ -6,10 +6,9 @@ import { ApiKeyStore } from '../auth/tokens/api-keys.ts';
 import { withDefault } from '../config/options.ts';
 import type { Config } from '../config/settings.ts';
 import { boolean, dayMs } from '../config/value-types.ts';
-import { arrowStream, readRows } from './arrow.ts';
 import { type CliContext, CliError, type Command, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
-import { firstSteps, samplePath, sampleTable, sampleVector } from './first-steps.ts';
+import { firstSteps, samplePath, sampleTable } from './first-steps.ts';
 import { type StartService, serveUntilStopped } from './serve.ts';
 
 const options = {
@@ -49,12 +48,10 @@ async function makeKey(config: Config, validMs: number, { clock, openCredentials
 }
 
 async function loadSample(url: string, key: string, context: CliContext): Promise<void> {
-  const { column, length } = sampleVector;
-  const rows = readRows(context.readFile(samplePath(context)), [[column, { kind: 'vector', length }]]);
   const answer = await fetch(`${url}/v1/table/${sampleTable}/create?mode=exist_ok`, {
     method: 'POST',
-    headers: { 'x-api-key': key, 'content-type': 'application/vnd.apache.arrow.stream' },
-    body: Buffer.concat(await Array.fromAsync(arrowStream(rows))),
+    headers: { 'x-api-key': key, 'content-type': 'application/x-ndjson' },
+    body: context.readFile(samplePath(context)),
   });
   if (!answer.ok) throw new CliError(`the sample was not loaded: ${answer.status} ${await answer.text()}`);
 }

@@ -1,11 +1,15 @@
 import { createHash, type Hash } from 'node:crypto';
 import Type, { type TProperties, type TSchema } from 'typebox';
+import { type Schema, typeName } from '../arrow/schema/schema.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { Action } from '../auth/policy/actions.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
+import { type TextFormat, textTypes } from '../rows/answer-form.ts';
+import { textFormatOf } from '../rows/bodies/body-format.ts';
+import { RowConversion } from '../rows/bodies/row-conversion.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
@@ -70,7 +74,13 @@ interface ArrowRoute<Operation, Query extends TProperties, Parameters> {
   answer(operation: Operation, call: ArrowCall<Parameters>): Promise<ArrowAnswer>;
 }
 
-/** A route whose body is an Arrow IPC stream. */
+const rowBodies = {
+  [textTypes.json]: Type.Array(Type.Record(Type.String(), Type.Unknown())),
+  [textTypes.ndjson]: Type.String(),
+  [textTypes.csv]: Type.String(),
+};
+
+/** A route whose body is rows: an Arrow IPC stream, or a text that becomes one. */
 export function arrowRoute<Operation, Query extends TProperties, Parameters>(
   make: Offer<Operation>['make'],
   route: ArrowRoute<Operation, Query, Parameters>,
@@ -83,7 +93,11 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
       operationId: route.action,
       summary: route.summary,
       parameters: { ...route.query, ...commonParameters(true) },
-      bodies: { [arrowStreamType]: ArrowStream, ...(route.takesParts && { 'multipart/form-data': partsOf(route) }) },
+      bodies: {
+        ...rowBodies,
+        [arrowStreamType]: ArrowStream,
+        ...(route.takesParts && { 'multipart/form-data': partsOf(route) }),
+      },
       answers: route.answers,
       takesKey: true,
     },
@@ -95,7 +109,8 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
       const type = headers['content-type'];
       const boundary = route.takesParts === true && isMultipart(type) ? boundaryOf(type) : undefined;
       const asked = boundary === undefined ? allowed(route, input, { table, branch }) : undefined;
-      if (boundary === undefined) refuseOtherTypes(type);
+      const format = boundary === undefined ? textFormatOf(type) : undefined;
+      if (boundary === undefined && format === undefined) refuseOtherTypes(type);
       contentDecoder(headers['content-encoding']);
       const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
       return {
@@ -104,14 +119,16 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
         owned: table,
         makesTable: route.makesTable,
         answer: async (upload) => {
-          const body = boundary === undefined ? openBody(upload, key) : await openParts(upload, boundary, route, key);
+          const body =
+            boundary === undefined ? openBody(upload, key, format) : await openParts(upload, boundary, route, key);
           try {
             const parameters = asked ?? allowed(route, withParts(input, body.parameters), { table, branch });
             const { source, idempotency } = body;
             const call = { table, branch, parameters, source, idempotency, scope: input.scope, access };
             const { fields, isReplay, audit } = await route.answer(operation, call);
             if (isReplay) input.context.setHeader('idempotency-replayed', 'true');
-            const answer = { ...fields, context: contextFields(input.context.headersSet()) };
+            const columns = format && !isReplay && { columns: columnsIn(await source.schema()) };
+            const answer = { ...fields, ...columns, context: contextFields(input.context.headersSet()) };
             return jsonAnswer(answer, isReplay ? { ...audit, isReplay } : audit);
           } finally {
             body.close();
@@ -144,9 +161,10 @@ interface OpenedBody {
 }
 
 /** A body is digested only for a key: it costs half a millisecond per megabyte. */
-function openBody(upload: Upload, key: IdempotencyKey | undefined): OpenedBody {
+function openBody(upload: Upload, key: IdempotencyKey | undefined, format: TextFormat | undefined): OpenedBody {
+  const conversion = format && new RowConversion(format);
   const { source, digest } =
-    key === undefined ? { source: upload.source(), digest: undefined } : upload.digestedSource();
+    key === undefined ? { source: upload.source(conversion), digest: undefined } : upload.digestedSource(conversion);
   const idempotency = key && digest && { key, bodyDigest: digest };
   return { source, idempotency, parameters: new Map(), close: () => source.close() };
 }
@@ -230,7 +248,11 @@ const partsOf = ({ query }: { readonly query: TProperties }) =>
 
 /** The schema of an answer: its fields, and the `context` that every answer of these routes has. */
 export const arrowAnswer = <Fields extends TProperties>(fields: Fields) =>
-  Type.Object({ ...fields, context: StringMap });
+  Type.Object({ ...fields, columns: Type.Optional(Type.Array(Column)), context: StringMap });
+
+/** What was taken for the columns of rows that were no Arrow. */
+const Column = Type.Object({ name: Type.String(), type: Type.String() });
+const columnsIn = ({ fields }: Schema) => fields.map((field) => ({ name: field.name, type: typeName(field) }));
 
 /** `context` of an answer: its own headers, as the specification's context mapping has them (docs/protocol.md). */
 const contextFields = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
@@ -239,7 +261,10 @@ const contextFields = (headers: Readonly<Record<string, string>>): Readonly<Reco
 /** Half of the clients send no type at all, so only a type that says the body is something else is refused. */
 function refuseOtherTypes(contentType: string | undefined): void {
   const mediaType = contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-  const isOther = /^(application\/(.*\+)?json|multipart\/.*|application\/x-www-form-urlencoded|text\/(html|csv))$/;
+  const isOther =
+    /^(application\/(.*\+json|vnd\.apache\.parquet)|multipart\/.*|application\/x-www-form-urlencoded|text\/html)$/;
   if (!isOther.test(mediaType)) return;
-  throw invalidInput('content-type: the body must be an Arrow IPC stream, application/vnd.apache.arrow.stream');
+  throw invalidInput(
+    'content-type: rows come as application/vnd.apache.arrow.stream, application/json, application/x-ndjson or text/csv',
+  );
 }

@@ -12,6 +12,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ArrowSource, newSchemaCache } from '../arrow/stream/source-reader.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
+import { conversionBytes, type RowConversion } from '../rows/bodies/row-conversion.ts';
 import type { NamesOfRoute } from '../wire/known-names.ts';
 import { Admission, type Permit } from './admission/admission.ts';
 import { Connections } from './admission/connections.ts';
@@ -198,7 +199,8 @@ export class RequestPipeline {
 
   #permit(context: RequestContext, principal: Principal, { table, body }: PreparedRequest): Permit {
     const { raw } = context;
-    const bytes = { declaredBytes: declaredBytes(raw), decoderBytes: decoderBytes(raw.headers['content-encoding']) };
+    const { 'content-type': type, 'content-encoding': coding } = raw.headers;
+    const bytes = { declaredBytes: declaredBytes(raw), decoderBytes: decoderBytes(coding) + conversionBytes(type) };
     try {
       return this.#admission.admit({ principal, table, body, ...bytes });
     } catch (error) {
@@ -220,7 +222,8 @@ export class RequestPipeline {
       expectedBytes: declaredBytes(raw),
       schemas: this.#schemas,
     };
-    const open = (bytes: AsyncIterable<Uint8Array>) => new ArrowSource(bytes, parts);
+    const open = (bytes: AsyncIterable<Uint8Array>, conversion: RowConversion | undefined) =>
+      new ArrowSource(bytes, { ...parts, conversion });
     /** One of several sources: what it may be is all that is known of its length. */
     const openPart = (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => {
       const maxWholeBytes = Math.min(parts.limits.maxWholeBytes, maxBytes);
@@ -229,10 +232,10 @@ export class RequestPipeline {
     const turnOf = (text: string): Promise<string> => this.#largeTexts.turnOf(text, principal, signal);
     return {
       text: async () => turnOf(await readText(decoded(false), maxJsonBytes)),
-      source: () => open(decoded(coding === undefined)),
-      digestedSource: () => {
+      source: (conversion) => open(decoded(coding === undefined), conversion),
+      digestedSource: (conversion) => {
         const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytes[prepared.body]);
-        return { source: open(digest.bytes()), digest: () => digest.whole() };
+        return { source: open(digest.bytes(), conversion), digest: () => digest.whole() };
       },
       parts: (boundary) =>
         new MultipartUpload(decoded(coding === undefined), {

@@ -19,6 +19,7 @@ import {
 } from '../kernel/ids.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import type { OperationDeps } from '../operations/operations.ts';
+import type { RowConversion } from '../rows/bodies/row-conversion.ts';
 import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { NameCheck } from '../wire/known-names.ts';
@@ -114,9 +115,10 @@ export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
 export interface Upload {
   /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
   text(): Promise<string>;
-  source(): ArrowSource;
-  /** `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
-  digestedSource(): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
+  /** `conversion`: of a body that is no Arrow. */
+  source(conversion?: RowConversion): ArrowSource;
+  /** As `source`. `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
+  digestedSource(conversion?: RowConversion): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
   /** Of a multipart body. */
   parts(boundary: string): UploadedParts;
 }

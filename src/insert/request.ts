@@ -69,6 +69,7 @@ class InsertRows {
     keyed: Keyed | undefined,
   ): Promise<InsertRowsResult> {
     const dataset = await this.#deps.datasets.lastSeen(table.location, command.branch);
+    if (command.mode === 'append') await command.source.readFor(() => dataset.columns());
     const schema = await command.source.schema();
     const columns = await columnsFor(command, schema, dataset);
     const staged = columns && needsWhole(schema, columns) ? undefined : dataset.stageSource(columns?.file);

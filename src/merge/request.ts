@@ -79,6 +79,7 @@ class MergeRows {
   /** Receives the source for a `dataset`. One that does not fit is refused as soon as its schema is there. */
   #receiveFitting({ source, on, flags }: MergeRowsCommand, dataset: Snapshot & BranchHead) {
     return this.#deps.metrics.writeStage('receive', async () => {
+      await source.readFor(() => dataset.columns());
       const schema = await source.schema();
       const table = await fittingSchema(dataset, (table) => requireFit(schema, table, { on, flags }));
       const absent = fieldsToKeep(schema, table.schema, flags);

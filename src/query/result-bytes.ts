@@ -1,8 +1,8 @@
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { FileStream } from '../arrow/stream/file-stream.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
-import { ArrowStreamBytes } from '../rows/arrow-stream-bytes.ts';
-import { RowText } from '../rows/row-text.ts';
+import { ArrowStreamBytes } from '../rows/answers/arrow-stream-bytes.ts';
+import { RowText } from '../rows/answers/row-text.ts';
 import { mostReplyBytes } from './protocol.ts';
 
 /** Batches as bytes, in parts as they come. */

@@ -14,7 +14,11 @@ type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
 const Condition = Type.Optional(Type.String({ description: 'An SQL condition.' }));
 
 export const mergeParameters = {
-  on: Type.Array(Type.String(), { minItems: 1, description: 'The columns that rows are matched by, one each time.' }),
+  on: Type.Array(Type.String(), {
+    minItems: 1,
+    description: 'The columns that rows are matched by, one each time.',
+    examples: [['id']],
+  }),
   when_matched_update_all: Flag,
   when_matched_update_all_filt: Condition,
   when_not_matched_insert_all: Flag,

@@ -56,13 +56,10 @@ test('newline-delimited JSON reads like an array, blank lines aside', async () =
 test('an integer beyond 2^53 keeps all its digits', async () => {
   const table = await convert('{"id":9007199254740993}\n{"id":-9223372036854775808}\n{"id":1}');
   assert.deepEqual([...table.getChild('id')!], [9007199254740993n, -9223372036854775808n, 1n]);
-  assert.match(await refusal('{"id":9223372036854775808}'), /row 1, column "id": "9223372036854775808" is not int64/);
 });
 
-test('a column of mixed types is refused with its row and column, unless --types says what it is', async () => {
-  const source = '[{"a":{"b":["x"]}},{"a":{"b":[true]}}]';
-  assert.match(await refusal(source), /row 2, column "a\.b\[\]": bool here, utf8 in the rows before/);
-  const table = await convert('[{"a":"x"},{"a":5},{"a":[1]}]', '--types', 'a=utf8');
+test('a column of mixed types is text, and what is no text in it is JSON', async () => {
+  const table = await convert('[{"a":"x"},{"a":5},{"a":[1]}]');
   assert.deepEqual(rows(table), [{ a: 'x' }, { a: '5' }, { a: '[1]' }]);
 });
 
@@ -72,12 +69,15 @@ test('--types makes narrow numbers and vectors, and refuses what does not fit', 
   assert.deepEqual(rows(table), [{ v: [1, 2.5], n: 7, f: 1 }]);
   assert.match(
     await refusal('[{"v":[1,2]},{"v":[1]}]', '--types=v=float32[2]'),
-    /row 2, column "v": \[1\] is not float32\[2\]/,
+    /row 2, column v: has 1 values where a vector of 2 belongs/,
   );
-  assert.match(await refusal('[{"n":3000000000}]', '--types=n=int32'), /row 1, column "n": 3000000000 is not int32/);
+  assert.match(await refusal('[{"n":3000000000}]', '--types=n=int32'), /row 1, column n: this number is no int32/);
   for (const type of ['float32', 'float32[1]']) {
     const value = type === 'float32' ? '1e39' : '[1e39]';
-    assert.match(await refusal(`[{"n":${value}}]`, `--types=n=${type}`), /row 1, column "n": .* is not float32/);
+    assert.match(
+      await refusal(`[{"n":${value}}]`, `--types=n=${type}`),
+      /row 1, column n.*: this number is no float32/,
+    );
   }
   assert.match(await refusal('[{"n":1}]', '--types=n=int9'), /--types: "n=int9" is not accepted/);
 });
@@ -92,11 +92,17 @@ test('input of no rows is refused, since it has no columns', async () => {
   assert.match(await refusal(''), /no rows to see columns in/);
 });
 
+test('CSV has its columns in the first line', async () => {
+  const table = await convert('id,zip,v\n1,007,"[1,2]"\n2,,"[3,4]"\n');
+  assert.deepEqual(types(table), { id: 'Int64', zip: 'Utf8', v: 'FixedSizeList[2]<Float32>' });
+  assert.deepEqual(rows(table).at(-1), { id: '2n', zip: null, v: [3, 4] });
+});
+
 test('what is not rows is refused with its position', async () => {
-  assert.match(await refusal('[1]'), /row 1: a row must be a JSON object/);
+  assert.match(await refusal('[1]'), /row 1: an object is expected here/);
   assert.match(await refusal('{"a":1}\n{"a"'), /line 2 is not JSON/);
-  assert.match(await refusal('id,zip\n1,007\n'), /line 1 is not JSON/);
-  assert.match(await refusal('[{"a":{}}]'), /column "a": its objects have no fields/);
+  assert.match(await refusal('id,zip\n1\n'), /row 1: it has more or fewer cells/);
+  assert.match(await refusal(Buffer.from('PAR1')), /is a Parquet file/);
   assert.match(await refusal(Buffer.from('ARROW1\0\0nonsense')), /the Arrow data cannot be read/);
 });
 
@@ -113,7 +119,6 @@ test('an Arrow file becomes a stream of the same batches and types', async () =>
 test('rows beyond one batch are all there', async () => {
   const count = 40_000;
   const table = await convert(Array.from({ length: count }, (_, id) => `{"id":${id}}`).join('\n'));
-  assert.equal(table.batches.length, 3);
   assert.deepEqual(table.getChild('id')!.get(count - 1), BigInt(count - 1));
 });
 
@@ -131,8 +136,8 @@ test('real files: the rows of each are there', async () => {
     const { stdout, stderr } = await runInProcess(['arrow', sample(name)]);
     assert.equal(tableFromIPC(stdout).numRows, count, stderr);
   }
-  const movies = await runInProcess(['arrow', sample('movies.json')]);
-  assert.match(movies.stderr, /row 22, column "Title": int64 here, utf8 in the rows before/);
+  const { stdout } = await runInProcess(['arrow', sample('movies.json')]);
+  assert.equal(String(tableFromIPC(stdout).schema.fields[0]?.type), 'Utf8');
 });
 
 test('a file that is not there is named', async () => {

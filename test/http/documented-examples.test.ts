@@ -20,9 +20,14 @@ const examples: readonly Example[] = Object.entries(document.paths).flatMap(([pa
   return operation === undefined || json?.example === undefined ? [] : [{ path, operation, body: json.example }];
 });
 
-/** As the page fills in the path. */
-const filledIn = ({ path, operation: { parameters } }: Example): string =>
-  path.replaceAll(/\{(\w+)\}/g, (_, name: string) => String(parameters.find((each) => each.name === name)?.example));
+/** As the page fills in the path, and the parameters that must be there. */
+function filledIn({ path, operation: { parameters } }: Example): string {
+  const query = parameters.filter((each) => each.in === 'query' && each.required);
+  const filled = query.map(({ name, schema }) => `${name}=${String(schema?.examples?.[0])}`);
+  const named = (_: string, name: string) => String(parameters.find((each) => each.name === name)?.example);
+  const shown = path.replaceAll(/\{(\w+)\}/g, named);
+  return filled.length === 0 ? shown : `${shown}?${filled.join('&')}`;
+}
 
 const vectors = vectorFromArray(
   [0, 1, 2].map((i) => [i, 0.2, 0.3, 0.4]),
@@ -53,6 +58,7 @@ describe('what the documents page shows works when it is sent', () => {
 
   /** Those that make what is there only once. */
   const absentBefore = new Map<string, () => Promise<unknown>>([
+    ['CreateTable', () => service.post('/v1/table/people/drop')],
     ['DeclareTable', () => service.post('/v1/table/people/drop')],
     ['CreateNamespace', () => service.post('/v1/namespace/team/drop')],
   ]);

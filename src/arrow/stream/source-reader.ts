@@ -58,6 +58,13 @@ const mostBatchesOfMerge = 1 << 14;
 /** A declared length is believed this far: more is taken when bytes have come. */
 const mostExpectedBytes = 16 << 20;
 
+/** Rows of another format as an Arrow IPC stream. */
+interface Conversion {
+  /** The rows are for a table of these columns. To be said before the first byte is asked for. */
+  into(table: Schema): void;
+  convert(text: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
+}
+
 interface SourceParts {
   readonly limits: IpcLimits;
   readonly account: BodyAccount;
@@ -65,6 +72,8 @@ interface SourceParts {
   readonly expectedBytes?: number | undefined;
   /** Shared by all sources of a service. */
   readonly schemas?: SchemaCache;
+  /** Of a body that is no Arrow IPC stream yet. */
+  readonly conversion?: Conversion | undefined;
 }
 
 /**
@@ -106,6 +115,7 @@ export class ArrowSource {
   readonly #intake: ByteIntake;
   readonly #account: BodyAccount;
   readonly #schemas: SchemaCache;
+  readonly #conversion: Conversion | undefined;
   readonly #arenas = new Set<Arena>();
   #isClosed = false;
   readonly #firstBytes: number;
@@ -121,7 +131,13 @@ export class ArrowSource {
     this.#schemas = parts.schemas ?? newSchemaCache();
     this.#firstBytes = firstBufferBytes(parts.expectedBytes);
     this.#likelyBytes = (parts.expectedBytes ?? parts.limits.maxWholeBytes) + bytesAround;
-    this.#intake = new ByteIntake(body);
+    this.#conversion = parts.conversion;
+    this.#intake = new ByteIntake(parts.conversion === undefined ? body : parts.conversion.convert(body));
+  }
+
+  /** The rows are for a table that is there: those that are no Arrow yet become what its columns are. To be called before all else. */
+  async readFor(columns: () => Promise<{ readonly schema: Schema }>): Promise<void> {
+    if (this.#conversion !== undefined) this.#conversion.into((await columns()).schema);
   }
 
   /** The schema, as soon as its message has arrived. May be called again. */

@@ -49,20 +49,24 @@ export const groups: readonly OperationGroup[] = [rows, tables, columns, indexes
 
 const vector = [0.1, 0.2, 0.3, 0.4];
 const ofBranch = 'main';
+const grace = { id: 2, name: 'Grace', age: 42, vector };
 
 /** By operationId. */
 export const guides: Readonly<Record<string, Guide>> = {
   CreateTable: {
     group: rows,
-    text: 'The rows of the body become a new table, whole or not at all. `mode=exist_ok` keeps a table that is there, `mode=overwrite` replaces it.',
+    text: 'The rows of the body become a new table, whole or not at all. `mode=exist_ok` keeps a table that is there, `mode=overwrite` replaces it. Rows come as Arrow, JSON, NDJSON or CSV; those that are no Arrow get the types of their values.',
+    example: [{ id: 1, name: 'Ada', age: 36, vector }, grace],
   },
   MergeInsertIntoTable: {
     group: rows,
     text: 'The upsert: `on` names the key columns. By default rows whose key the table has are updated, and all others inserted; the flags choose otherwise. One version, exact counts, no key twice, however many clients write at once. The multipart form carries conditions that are too long for a URL.',
+    example: [grace, { id: 4, name: 'Edsger', age: 72, vector }],
   },
   InsertIntoTable: {
     group: rows,
     text: 'Adds rows without looking at keys. `mode=overwrite` replaces all rows.',
+    example: [grace],
   },
   UpdateTable: {
     group: rows,
@@ -76,7 +80,7 @@ export const guides: Readonly<Record<string, Guide>> = {
   },
   QueryTable: {
     group: rows,
-    text: 'A filter is an SQL condition. With `vector` the nearest rows come first, with `full_text_query` those that match best; `k` is how many. Without either it reads all rows that the filter lets through.',
+    text: 'A filter is an SQL condition. With `vector` the nearest rows come first, with `full_text_query` those that match best; `k` is how many. Without either it reads all rows that the filter lets through. `Accept` chooses JSON, NDJSON, CSV or Arrow.',
     example: { filter: 'age >= 18', columns: ['id', 'name', 'age'], k: 10 },
   },
   CountTableRows: { group: rows, text: 'The answer is the bare number.', example: { predicate: 'age >= 18' } },

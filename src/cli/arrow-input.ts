@@ -1,7 +1,11 @@
-import { type RecordBatch, RecordBatchReader } from 'apache-arrow';
-import { magicAtEnd } from '../../arrow/format/message.ts';
-import { CliError } from '../command.ts';
-import type { EncodedRows } from './encode.ts';
+import { type RecordBatch, RecordBatchReader, type Schema } from 'apache-arrow';
+import { magicAtEnd } from '../arrow/format/message.ts';
+import { CliError } from './command.ts';
+
+interface ArrowRows {
+  readonly schema: Schema;
+  readonly batches: Iterable<RecordBatch>;
+}
 
 const streamMarker = Buffer.from([255, 255, 255, 255]);
 
@@ -10,7 +14,7 @@ export const isArrow = (input: Buffer): boolean =>
   input.subarray(0, streamMarker.length).equals(streamMarker);
 
 /** An Arrow IPC file or stream, its batches and types as they are. */
-export function readArrow(input: Buffer): EncodedRows {
+export function readArrow(input: Buffer): ArrowRows {
   const reader = translate(() => RecordBatchReader.from(input).open());
   return { schema: reader.schema, batches: translatedBatches(reader[Symbol.iterator]()) };
 }

@@ -1,10 +1,10 @@
 /** Results as rows of JSON, NDJSON or CSV (RFC 4180), in parts as they come: no more than one batch is held. */
-import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
-import { type ColumnData, readBatch } from '../arrow/column/column-data.ts';
-import { type IpcFile, readFooter } from '../arrow/format/ipc-file.ts';
-import { readSchemaTable } from '../arrow/schema/read-schema.ts';
-import { type Field, typeName } from '../arrow/schema/schema.ts';
-import type { TextFormat, VectorText } from './answer-form.ts';
+import { openBatch, openDictionary } from '../../arrow/column/batch-buffers.ts';
+import { type ColumnData, readBatch } from '../../arrow/column/column-data.ts';
+import { type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
+import { readSchemaTable } from '../../arrow/schema/read-schema.ts';
+import { type Field, typeName } from '../../arrow/schema/schema.ts';
+import type { TextFormat, VectorText } from '../answer-form.ts';
 import { cellOf, isVector, objects, type WriteCell } from './cell-text.ts';
 import { TextOut } from './text-out.ts';
 

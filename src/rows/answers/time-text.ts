@@ -1,5 +1,5 @@
 /** Times as ISO 8601 has them. A fraction of a second that is zero is left out. */
-import type { DataType, TimeUnit } from '../arrow/schema/schema.ts';
+import type { DataType, TimeUnit } from '../../arrow/schema/schema.ts';
 import type { TextOut } from './text-out.ts';
 
 type Temporal = Extract<DataType, { readonly kind: 'date' | 'time' | 'timestamp' }>;

@@ -1,0 +1,239 @@
+/** Given of a client's rows as columns of Arrow, of types that are given. A value that does not fit is refused with its place. */
+import type { ColumnData } from '../../arrow/column/column-data.ts';
+import { formatFieldPath } from '../../arrow/schema/field-path.ts';
+import { bytesOfBits, columnLayout, type DataType, type Field } from '../../arrow/schema/schema.ts';
+import { invalidInput, type LancegateError } from '../../kernel/errors.ts';
+import { base64, type WriteValue, writerOf } from './fixed-writers.ts';
+import { parseExactly } from './json-rows.ts';
+
+export interface MakingOf {
+  /** The place of a row. */
+  readonly place: (row: number) => string;
+  /** All values come as texts, as those of CSV do. */
+  readonly isText: boolean;
+  /** The types are inferred, so that a column of texts takes any value as its JSON. */
+  readonly takesAny: boolean;
+}
+
+/** Given of one column or field, and the row of each. */
+interface Given {
+  readonly values: readonly unknown[];
+  readonly rowOf: (index: number) => number;
+  readonly path: readonly string[];
+}
+
+const isNone = (value: unknown): value is null | undefined => value === null || value === undefined;
+const noBytes = new Uint8Array(0);
+const noOffsets = new Uint32Array(0);
+
+/** The dictionaries of dictionary-encoded columns, by id. */
+export type MadeDictionaries = Map<bigint, { readonly field: Field; readonly data: ColumnData }>;
+
+export class ColumnMaker {
+  readonly #making: MakingOf;
+  readonly dictionaries: MadeDictionaries = new Map();
+
+  constructor(making: MakingOf) {
+    this.#making = making;
+  }
+
+  column(field: Field, values: readonly unknown[]): ColumnData {
+    return this.#column(field, { values, rowOf: (index) => index, path: [field.name] }, this.#making.isText);
+  }
+
+  #column(field: Field, given: Given, isText: boolean): ColumnData {
+    if (field.dictionary !== undefined) return this.#encoded(field, field.dictionary, given, isText);
+    const { values } = given;
+    const length = values.length;
+    const nulls = new Uint8Array(bytesOfBits(length)).fill(0xff);
+    let hasNull = false;
+    for (let i = 0; i < length; i++) {
+      if (values[i] !== null && values[i] !== undefined) continue;
+      if (!field.nullable) throw this.#refuse(given, i, 'is missing or NULL, which the table does not allow in it');
+      hasNull = true;
+      nulls[i >> 3]! &= ~(1 << (i & 7));
+    }
+    const made = this.#present(field, given, isText);
+    return { length, validity: hasNull ? nulls : undefined, ...made };
+  }
+
+  #present(field: Field, given: Given, isText: boolean): Omit<ColumnData, 'length' | 'validity'> {
+    const { type } = field;
+    const plain = { offsets: noOffsets, children: [] };
+    switch (type.kind) {
+      case 'null':
+        return { ...plain, bytes: this.#each(field, given, noBytes, () => false) };
+      case 'utf8':
+      case 'large_utf8':
+      case 'binary':
+      case 'large_binary':
+        return { ...this.#variable(field, given), children: [] };
+      case 'struct':
+        return { bytes: noBytes, offsets: noOffsets, children: this.#fields(field, given, isText) };
+      case 'list':
+      case 'large_list':
+      case 'map':
+      case 'fixed_size_list':
+        return this.#list(field, given, isText);
+      default: {
+        const bytes = new Uint8Array(Math.ceil((given.values.length * (columnLayout(field).valueBits ?? 0)) / 8));
+        return { ...plain, bytes: this.#each(field, given, bytes, writerOf(type, bytes, isText)) };
+      }
+    }
+  }
+
+  #each(field: Field, given: Given, bytes: Uint8Array, write: WriteValue): Uint8Array {
+    const { values } = given;
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i];
+      if (value === null || value === undefined) continue;
+      if (!write(value, i)) throw this.#unfit(field.type, given, i);
+    }
+    return bytes;
+  }
+
+  #variable(field: Field, given: Given): Pick<ColumnData, 'bytes' | 'offsets'> {
+    const isText = field.type.kind === 'utf8' || field.type.kind === 'large_utf8';
+    const offsets = new Uint32Array(given.values.length + 1);
+    const parts = given.values.map((value, i) => {
+      if (value === null || value === undefined) return noBytes;
+      const bytes = isText ? this.#text(value) : base64(value);
+      if (bytes === undefined) throw this.#unfit(field.type, given, i);
+      return bytes;
+    });
+    for (const [i, { length }] of parts.entries()) offsets[i + 1] = offsets[i]! + length;
+    return { bytes: Buffer.concat(parts), offsets };
+  }
+
+  #text(value: unknown): Uint8Array | undefined {
+    if (typeof value === 'string') return value.isWellFormed() ? Buffer.from(value) : undefined;
+    return this.#making.takesAny ? Buffer.from(JSON.stringify(value, digitsOfBigints)) : undefined;
+  }
+
+  #fields(field: Field, given: Given, isText: boolean): readonly ColumnData[] {
+    const known = new Set(field.children.map(({ name }) => name));
+    const objects = given.values.map((value, i) => {
+      const object = isText ? nestedIn(value) : value;
+      if (object === null || object === undefined) return undefined;
+      if (typeof object !== 'object' || Array.isArray(object)) throw this.#unfit(field.type, given, i);
+      const unknown = Object.keys(object).find((name) => !known.has(name));
+      if (unknown !== undefined)
+        throw this.#refuse(given, i, `has a field ${JSON.stringify(unknown)} that it has nowhere before`);
+      return object as Readonly<Record<string, unknown>>;
+    });
+    return field.children.map((child) => {
+      const values = objects.map((object) => object && (Object.hasOwn(object, child.name) ? object[child.name] : null));
+      // Inside a struct that is NULL there may be anything.
+      const isNullable = child.nullable || objects.includes(undefined);
+      return this.#column(
+        { ...child, nullable: isNullable },
+        { ...given, values, path: [...given.path, child.name] },
+        false,
+      );
+    });
+  }
+
+  #list(field: Field, given: Given, isText: boolean): Omit<ColumnData, 'length' | 'validity'> {
+    const size = field.type.kind === 'fixed_size_list' ? field.type.listSize : undefined;
+    const none = new Array<unknown>(size ?? 0).fill(null);
+    const offsets = new Uint32Array(given.values.length + 1);
+    const [items, rows]: [unknown[], number[]] = [[], []];
+    for (const [i, value] of given.values.entries()) {
+      for (const item of this.#itemsOf(field, given, i, isText ? nestedIn(value) : value) ?? none) {
+        items.push(item);
+        rows.push(i);
+      }
+      offsets[i + 1] = items.length;
+    }
+    const item = field.children[0]!;
+    const inner = {
+      values: items,
+      rowOf: (index: number) => given.rowOf(rows[index]!),
+      path: [...given.path, item.name],
+    };
+    // What stands for a list that is NULL may be anything.
+    const isNullable = item.nullable || (size !== undefined && given.values.some(isNone));
+    const child = this.#column({ ...item, nullable: isNullable }, inner, false);
+    return { bytes: noBytes, offsets: size === undefined ? offsets : noOffsets, children: [child] };
+  }
+
+  #itemsOf({ type }: Field, given: Given, index: number, list: unknown): readonly unknown[] | undefined {
+    if (isNone(list)) return undefined;
+    if (!Array.isArray(list)) throw this.#unfit(type, given, index);
+    if (type.kind !== 'fixed_size_list' || list.length === type.listSize) return list;
+    throw this.#refuse(given, index, `has ${list.length} values where a vector of ${type.listSize} belongs`);
+  }
+
+  /** With a dictionary of the values that it has. */
+  #encoded(field: Field, dictionary: NonNullable<Field['dictionary']>, given: Given, isText: boolean): ColumnData {
+    const places = new Map<unknown, number>();
+    const indexes = given.values.map((value) => {
+      if (value === null || value === undefined) return null;
+      const place = places.get(value) ?? places.size;
+      places.set(value, place);
+      return place;
+    });
+    const values: Field = { ...field, dictionary: undefined, nullable: true };
+    const firsts = [...places.keys()].map((value) => given.values.indexOf(value));
+    const distinct = { ...given, values: [...places.keys()], rowOf: (index: number) => given.rowOf(firsts[index]!) };
+    this.dictionaries.set(dictionary.id, { field: values, data: this.#column(values, distinct, isText) });
+    const type: DataType = { kind: 'int', ...dictionary.index };
+    return this.#column({ ...field, type, dictionary: undefined, children: [] }, { ...given, values: indexes }, false);
+  }
+
+  #unfit(type: DataType, given: Given, index: number): LancegateError {
+    return this.#refuse(given, index, `${kindNamed(given.values[index])} is no ${nameOf(type)}`);
+  }
+
+  /** Names the kind of a value, and never the value. */
+  #refuse({ rowOf, path }: Given, index: number, why: string): LancegateError {
+    return invalidInput(`${this.#making.place(rowOf(index))}, column ${formatFieldPath({ segments: path })}: ${why}`);
+  }
+}
+
+function kindNamed(value: unknown): string {
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'string') return 'this text';
+  if (typeof value === 'boolean') return 'a truth value';
+  return typeof value === 'object' ? 'an object' : 'this number';
+}
+
+function nameOf(type: DataType): string {
+  switch (type.kind) {
+    case 'int':
+      return `${type.signed ? 'int' : 'uint'}${type.bitWidth}`;
+    case 'float':
+      return `float${type.bitWidth}`;
+    case 'decimal':
+      return `decimal of ${type.precision} digits, ${type.scale} of them behind the point`;
+    case 'timestamp':
+      return `${type.timezone === undefined ? 'timestamp without an offset' : 'timestamp'} in ${type.unit} (ISO 8601)`;
+    case 'date':
+    case 'time':
+      return `${type.kind} (ISO 8601)`;
+    case 'binary':
+    case 'large_binary':
+    case 'fixed_size_binary':
+      return 'binary (base64)';
+    case 'fixed_size_list':
+      return `vector of ${type.listSize}`;
+    case 'struct':
+      return 'object';
+    case 'utf8':
+    case 'large_utf8':
+      return 'text';
+    default:
+      return type.kind;
+  }
+}
+
+const digitsOfBigints = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? String(value) : value);
+
+function nestedIn(value: unknown): unknown {
+  if (typeof value !== 'string') return value;
+  try {
+    return parseExactly(value);
+  } catch {
+    return value; // compensated: a text is refused in its place
+  }
+}

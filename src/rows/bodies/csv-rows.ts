@@ -1,0 +1,98 @@
+/** Rows of CSV (RFC 4180), whose first line names the columns. */
+import { once } from 'node:events';
+import { CsvError, type Parser, parse } from 'csv-parse';
+import { invalidInput } from '../../kernel/errors.ts';
+import { mostRowBytes, type Row, type RowSource, rowTooLong } from './row-source.ts';
+
+type Cells = readonly (string | null)[];
+
+/** A cell without text is NULL, and one of two quotation marks an empty text. */
+export class CsvRows implements RowSource {
+  readonly #parser: Parser = parse({
+    bom: true,
+    max_record_size: mostRowBytes,
+    skip_empty_lines: true,
+    cast: (text, { quoting }) => (text === '' && !quoting ? null : text),
+  });
+  readonly #decoder = new TextDecoder('utf-8', { fatal: true });
+  #columns: readonly string[] | undefined;
+  #rows = 0;
+  #failure: Error | undefined;
+
+  constructor() {
+    this.#parser.on('error', (error) => {
+      this.#failure = error;
+    });
+  }
+
+  async push(bytes: Uint8Array): Promise<readonly Row[]> {
+    this.#parser.write(this.#decoded(bytes));
+    const rows = this.#read();
+    // What the parser refuses is thrown where its rows are read.
+    if (this.#parser.writableNeedDrain && !this.#parser.destroyed)
+      await once(this.#parser, 'drain').catch(() => undefined);
+    return [...rows, ...this.#read()];
+  }
+
+  async end(): Promise<readonly Row[]> {
+    this.#parser.end(this.#decoded(undefined));
+    const rows = this.#read();
+    while (!this.#parser.readableEnded && this.#failure === undefined) {
+      await new Promise((resolve) => setImmediate(resolve));
+      rows.push(...this.#read());
+    }
+    this.#require();
+    if (this.#columns === undefined) throw invalidInput('the CSV has no line with the names of its columns');
+    return rows;
+  }
+
+  #decoded(bytes: Uint8Array | undefined): string {
+    try {
+      return this.#decoder.decode(bytes, { stream: bytes !== undefined });
+    } catch {
+      throw invalidInput(`behind row ${this.#rows}: the text is not UTF-8`);
+    }
+  }
+
+  #read(): Row[] {
+    this.#require();
+    const rows: Row[] = [];
+    for (let cells = this.#parser.read() as Cells | null; cells !== null; cells = this.#parser.read() as Cells | null) {
+      if (this.#columns === undefined) this.#columns = namesIn(cells);
+      else rows.push(this.#row(this.#columns, cells));
+    }
+    return rows;
+  }
+
+  #row(columns: readonly string[], cells: Cells): Row {
+    this.#rows += 1;
+    return {
+      values: Object.fromEntries(columns.map((name, i) => [name, cells[i]])),
+      place: `row ${this.#rows}`,
+    };
+  }
+
+  #require(): void {
+    const error = this.#failure;
+    if (error === undefined) return;
+    const place = `row ${this.#rows + 1}`;
+    if (!(error instanceof CsvError)) throw error;
+    if (error.code === 'CSV_MAX_RECORD_SIZE') throw rowTooLong(place);
+    throw invalidInput(`${place}: ${faults[error.code] ?? 'it is not CSV'}`);
+  }
+}
+
+const faults: Readonly<Record<string, string>> = {
+  CSV_RECORD_INCONSISTENT_FIELDS_LENGTH: 'it has more or fewer cells than the first line has names',
+  CSV_QUOTE_NOT_CLOSED: 'a quotation mark is opened and not closed',
+  CSV_INVALID_CLOSING_QUOTE: 'something follows a closing quotation mark',
+  INVALID_OPENING_QUOTE: 'a quotation mark stands inside a cell that does not begin with one',
+};
+
+function namesIn(cells: Cells): readonly string[] {
+  const names = cells.map((name) => name ?? '');
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw invalidInput('the first line: two columns have one name');
+  if (names.includes('')) throw invalidInput('the first line: a column has no name');
+  return names;
+}

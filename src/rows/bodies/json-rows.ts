@@ -1,0 +1,173 @@
+/** Rows of JSON: an array of objects, or an object in each line (NDJSON). */
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { mostRowBytes, type Row, type RowSource, rowTooLong } from './row-source.ts';
+
+const newline = 0x0a;
+const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
+const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
+
+const isSpace = (byte: number): boolean => byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d;
+
+/** Rejects what is not UTF-8, and leaves out a byte order mark. */
+const decoder = new TextDecoder('utf-8', { fatal: true });
+
+/** An object in each line. Lines without one are left out. */
+export class NdjsonRows implements RowSource {
+  #rest = Buffer.alloc(0);
+  #lines = 0;
+
+  push(bytes: Uint8Array): readonly Row[] {
+    const rows: Row[] = [];
+    const text = Buffer.concat([this.#rest, bytes]);
+    let start = 0;
+    for (let end = text.indexOf(newline); end !== -1; end = text.indexOf(newline, start)) {
+      rows.push(...this.#line(text.subarray(start, end)));
+      start = end + 1;
+    }
+    this.#rest = Buffer.from(text.subarray(start));
+    if (this.#rest.length > mostRowBytes) throw rowTooLong(`line ${this.#lines + 1}`);
+    return rows;
+  }
+
+  end(): readonly Row[] {
+    return this.#line(this.#rest);
+  }
+
+  #line(line: Uint8Array): readonly Row[] {
+    this.#lines += 1;
+    const place = `line ${this.#lines}`;
+    if (line.length > mostRowBytes) throw rowTooLong(place);
+    const text = decoded(line, place);
+    return text.trim() === '' ? [] : [rowOf(text, place)];
+  }
+}
+
+type Expected = 'array' | 'first row' | 'row' | 'comma' | 'nothing';
+
+/** An array of objects. Only what is between its commas is kept, row by row. */
+export class JsonRows implements RowSource {
+  readonly #parts: Buffer[] = [];
+  #partBytes = 0;
+  #expected: Expected = 'array';
+  #depth = 0;
+  #isInText = false;
+  #isEscaped = false;
+  #rows = 0;
+  #isFirst = true;
+
+  push(given: Uint8Array): readonly Row[] {
+    const bytes = this.#isFirst ? withoutMark(Buffer.from(given)) : Buffer.from(given);
+    this.#isFirst &&= given.length === 0;
+    const rows: Row[] = [];
+    let start = this.#depth > 0 ? 0 : -1;
+    for (let at = 0; at < bytes.length; at++) {
+      if (this.#depth === 0) {
+        if (this.#begins(bytes[at]!)) start = at;
+        continue;
+      }
+      if (!this.#ends(bytes[at]!)) continue;
+      this.#keep(bytes.subarray(start, at + 1));
+      rows.push(this.#row());
+      start = -1;
+    }
+    if (start !== -1) this.#keep(bytes.subarray(start));
+    return rows;
+  }
+
+  end(): readonly Row[] {
+    if (this.#expected !== 'nothing') throw invalidInput(`row ${this.#rows + 1}: the JSON ends before its array does`);
+    return [];
+  }
+
+  /** Outside of rows. Whether a row begins. */
+  #begins(byte: number): boolean {
+    if (isSpace(byte)) return false;
+    const expected = this.#expected;
+    const isRow = byte === openObject && (expected === 'first row' || expected === 'row');
+    if (isRow) this.#depth = 1;
+    else if (expected === 'array' && byte === openArray) this.#expected = 'first row';
+    else if (byte === closeArray && (expected === 'first row' || expected === 'comma')) this.#expected = 'nothing';
+    else if (byte === comma && expected === 'comma') this.#expected = 'row';
+    else throw this.#unexpected();
+    return isRow;
+  }
+
+  #unexpected() {
+    if (this.#expected === 'array') return invalidInput('rows of JSON are an array of objects: [{…}, …]');
+    if (this.#expected === 'nothing') return invalidInput('something follows the array of rows');
+    const what = this.#expected === 'comma' ? 'a comma or the end of the array' : 'an object';
+    return invalidInput(`row ${this.#rows + 1}: ${what} is expected here`);
+  }
+
+  /** Inside of a row. Whether it ends. */
+  #ends(byte: number): boolean {
+    if (this.#isInText) {
+      if (this.#isEscaped) this.#isEscaped = false;
+      else if (byte === backslash) this.#isEscaped = true;
+      else if (byte === quote) this.#isInText = false;
+      return false;
+    }
+    if (byte === quote) this.#isInText = true;
+    else if (byte === openObject || byte === openArray) this.#depth += 1;
+    else if (byte === closeObject || byte === closeArray) this.#depth -= 1;
+    return this.#depth === 0;
+  }
+
+  #keep(bytes: Buffer): void {
+    this.#partBytes += bytes.length;
+    if (this.#partBytes > mostRowBytes) throw rowTooLong(`row ${this.#rows + 1}`);
+    this.#parts.push(Buffer.from(bytes));
+  }
+
+  #row(): Row {
+    this.#rows += 1;
+    this.#expected = 'comma';
+    const place = `row ${this.#rows}`;
+    const text = decoded(Buffer.concat(this.#parts), place);
+    this.#parts.length = 0;
+    this.#partBytes = 0;
+    return rowOf(text, place);
+  }
+}
+
+const withoutMark = (bytes: Buffer): Buffer =>
+  bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
+
+function decoded(bytes: Uint8Array, place: string): string {
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    throw invalidInput(`${place}: the text is not UTF-8`);
+  }
+}
+
+function rowOf(text: string, place: string): Row {
+  const values = parsed(text, place);
+  if (typeof values === 'object' && values !== null && !Array.isArray(values)) {
+    return { values: values as Row['values'], place };
+  }
+  throw invalidInput(`${place}: a row is an object, {"column": value, …}`);
+}
+
+function parsed(text: string, place: string): unknown {
+  try {
+    return parseExactly(text);
+  } catch (error) {
+    if (error instanceof LancegateError) throw error;
+    const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? [];
+    const where = position === undefined ? '' : `, at character ${Number(position) + 1}`;
+    throw invalidInput(`${place} is not JSON${where}`);
+  }
+}
+
+/** Integers beyond 2^53 are bigints. Reviving is slow, and only numbers of 16 digits or more lose any. */
+export const parseExactly = (text: string): unknown =>
+  /\d{16}/.test(text) ? JSON.parse(text, keepLongIntegers as Reviver) : JSON.parse(text);
+
+/** TypeScript's library does not know the third argument yet. */
+type Reviver = (key: string, value: unknown) => unknown;
+
+function keepLongIntegers(_key: string, value: unknown, context: { readonly source?: string }): unknown {
+  if (typeof value !== 'number' || Number.isSafeInteger(value)) return value;
+  return /^-?\d+$/.test(context.source ?? '') ? BigInt(context.source!) : value;
+}

@@ -1,0 +1,201 @@
+/**
+ * A body of JSON, NDJSON or CSV as an Arrow IPC stream, piece by piece. The first rows are held until it is known which columns there
+ * are: those of a table have its types, and others the types of their values (docs/rows.md).
+ */
+import { setImmediate } from 'node:timers/promises';
+import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
+import type { MessageToWrite } from '../../arrow/format/ipc-file.ts';
+import { refuseColumn } from '../../arrow/schema/field-path.ts';
+import type { Field, Schema } from '../../arrow/schema/schema.ts';
+import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { TextFormat } from '../answer-form.ts';
+import { textFormatOf } from './body-format.ts';
+import { ColumnMaker } from './column-maker.ts';
+import { CsvRows } from './csv-rows.ts';
+import { JsonRows, NdjsonRows } from './json-rows.ts';
+import type { Row, RowSource } from './row-source.ts';
+import { schemaBytes } from './schema-bytes.ts';
+import { FieldCount, SeenValues } from './seen-values.ts';
+
+/** The columns, and the types of new ones, are those of so many rows. */
+export const firstRows = 10_000;
+/** Or of fewer, if they have so many bytes. */
+export const firstBytes = 2 << 20;
+/** Bytes of text that become one batch. */
+const batchBytes = 512 << 10;
+/** The event loop has others to serve after each of these. */
+const pieceBytes = 64 << 10;
+
+/** JavaScript's values take so many times the bytes of their text. */
+const valuesPerByte = 6;
+
+/** What the conversion of a body of this type holds at the most. */
+export const conversionBytes = (contentType: string | undefined): number =>
+  textFormatOf(contentType) === undefined ? 0 : valuesPerByte * (firstBytes + batchBytes);
+
+const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
+
+const sources: Readonly<Record<TextFormat, new () => RowSource>> = { json: JsonRows, ndjson: NdjsonRows, csv: CsvRows };
+
+export class RowConversion {
+  readonly #format: TextFormat;
+  readonly #source: RowSource;
+  readonly #given: ReadonlyMap<string, Field>;
+  #table: Schema | undefined;
+  #fields: readonly Field[] | undefined;
+  #rows: Row[] = [];
+  #bytes = 0;
+
+  /** `given`: columns of a new table whose types are not to be inferred, by their names. */
+  constructor(format: TextFormat, given: ReadonlyMap<string, Field> = new Map()) {
+    this.#format = format;
+    this.#given = given;
+    this.#source = new sources[format]();
+  }
+
+  /** The rows are for a table that has these columns. To be said before the first byte is asked for. */
+  into(table: Schema): void {
+    this.#table = table;
+  }
+
+  async *convert(text: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+    for await (const piece of pieces(text)) {
+      this.#add(await this.#source.push(piece), piece.length);
+      yield* this.#ready(false);
+      await setImmediate();
+    }
+    this.#add(await this.#source.end(), 0);
+    yield* this.#ready(true);
+    yield endOfStream;
+  }
+
+  #add(rows: readonly Row[], bytes: number): void {
+    for (const row of rows) this.#rows.push(row);
+    this.#bytes += bytes;
+  }
+
+  *#ready(isEnd: boolean): Generator<Uint8Array, void, void> {
+    if (this.#fields === undefined) {
+      if (!isEnd && this.#rows.length < firstRows && this.#bytes < firstBytes) return;
+      this.#fields = this.#columnsOf(this.#rows);
+      yield schemaBytes(this.#fields);
+    }
+    if (this.#rows.length === 0 || (!isEnd && this.#bytes < batchBytes)) return;
+    yield* this.#batch(this.#fields, this.#rows);
+    [this.#rows, this.#bytes] = [[], 0];
+  }
+
+  #columnsOf(rows: readonly Row[]): readonly Field[] {
+    if (rows.length === 0 && this.#table === undefined) throw invalidInput('there are no rows to see columns in');
+    const seen = new SeenColumns(this.#format === 'csv');
+    for (const row of rows) seen.see(row);
+    return this.#table === undefined ? seen.fields(this.#given) : seen.fieldsOf(this.#table);
+  }
+
+  *#batch(fields: readonly Field[], rows: readonly Row[]): Generator<Uint8Array, void, void> {
+    const maker = new ColumnMaker({
+      place: (row) => rows[row]!.place,
+      isText: this.#format === 'csv',
+      takesAny: this.#table === undefined,
+    });
+    const values = valuesByColumn(fields, rows);
+    const plan = new BatchPlan();
+    for (const [i, field] of fields.entries()) {
+      plan.addColumn(field, [{ data: maker.column(field, values[i]!), runs: allRows(rows.length) }]);
+    }
+    for (const [id, { field, data }] of maker.dictionaries) {
+      const ofDictionary = new BatchPlan();
+      ofDictionary.addColumn(field, [{ data, runs: allRows(data.length) }]);
+      yield bytesOf(dictionaryMessage(id, ofDictionary.message(data.length), false));
+    }
+    yield bytesOf(plan.message(rows.length));
+  }
+}
+
+async function* pieces(text: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+  for await (const chunk of text) {
+    for (let at = 0; at < chunk.length; at += pieceBytes) yield chunk.subarray(at, at + pieceBytes);
+  }
+}
+
+class SeenColumns {
+  readonly #isText: boolean;
+  readonly #count = new FieldCount();
+  readonly #columns = new Map<string, { readonly values: SeenValues; readonly place: string }>();
+
+  constructor(isText: boolean) {
+    this.#isText = isText;
+  }
+
+  see({ values, place }: Row): void {
+    for (const [name, value] of Object.entries(values)) {
+      let column = this.#columns.get(name);
+      if (column === undefined) {
+        this.#count.add(place);
+        column = { values: new SeenValues(this.#count, this.#isText), place };
+        this.#columns.set(name, column);
+      }
+      column.values.see(value, place);
+    }
+  }
+
+  /** Of the types that their values have. */
+  fields(given: ReadonlyMap<string, Field>): readonly Field[] {
+    if (this.#columns.size === 0) throw invalidInput('the rows have no columns');
+    const missing = [...given.keys()].find((name) => !this.#columns.has(name));
+    if (missing !== undefined) {
+      const names = [...this.#columns.keys()].join(', ');
+      throw invalidInput(`there is no column ${JSON.stringify(missing)}; the columns are ${names}`);
+    }
+    return [...this.#columns].map(([name, { values }]) => given.get(name) ?? values.field(name, true));
+  }
+
+  /** Of the types that the table has for them. */
+  fieldsOf(table: Schema): readonly Field[] {
+    const known = new Set(table.fields.map(({ name }) => name));
+    for (const [name, { place }] of this.#columns) {
+      if (!known.has(name))
+        throw invalidInput(`${place}: ${refuseColumn([name], 'does not exist in the table').message}`);
+    }
+    return table.fields.flatMap((field) => {
+      const column = this.#columns.get(field.name);
+      return column === undefined ? [] : [fieldSeen(field, column.values)];
+    });
+  }
+}
+
+/** A struct has the fields that a row has sent, so that a merge keeps the others. */
+function fieldSeen(field: Field, seen: SeenValues): Field {
+  if (field.type.kind !== 'struct' || field.dictionary !== undefined || seen.fields.size === 0) return field;
+  const children = field.children.flatMap((child) => {
+    const values = seen.fields.get(child.name);
+    return values === undefined ? [] : [fieldSeen(child, values)];
+  });
+  return children.length === 0 ? field : { ...field, children };
+}
+
+/** Most rows have their columns in one order. */
+function valuesByColumn(fields: readonly Field[], rows: readonly Row[]): readonly (readonly unknown[])[] {
+  const columns = fields.map(() => new Array<unknown>(rows.length).fill(null));
+  const places = new Map(fields.map(({ name }, i) => [name, i]));
+  for (const [row, { values, place }] of rows.entries()) {
+    for (const name of Object.keys(values)) {
+      const column = places.get(name);
+      if (column === undefined) {
+        throw invalidInput(
+          `${place}: column ${JSON.stringify(name)} is in none of the first rows, of which the columns are taken (${firstRows} rows, or ${firstBytes} bytes)`,
+        );
+      }
+      columns[column]![row] = values[name];
+    }
+  }
+  return columns;
+}
+
+function bytesOf({ head, bodyLength, fill }: MessageToWrite): Uint8Array {
+  const bytes = Buffer.alloc(head.length + bodyLength);
+  bytes.set(head);
+  fill(bytes.subarray(head.length));
+  return bytes;
+}

@@ -1,0 +1,156 @@
+/** What the values of a column have in common, and so the type that it gets. docs/rows.md has the rule for users. */
+import type { DataType, Field } from '../../arrow/schema/schema.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import { parseMoment } from './time-values.ts';
+
+type Kind = 'bool' | 'int' | 'long' | 'float' | 'date' | 'timestamp' | 'zoned' | 'text' | 'list' | 'object';
+
+const mostDepth = 16;
+/** Of all columns and the fields in them. */
+const mostFields = 10_000;
+
+/** Shared by all columns of a source. */
+export class FieldCount {
+  #count = 0;
+
+  add(place: string): void {
+    this.#count += 1;
+    if (this.#count > mostFields)
+      throw invalidInput(`${place}: the rows have more than ${mostFields} columns and fields`);
+  }
+}
+
+export class SeenValues {
+  readonly #count: FieldCount;
+  readonly #isText: boolean;
+  readonly #kinds = new Set<Kind>();
+  /** Of lists. */
+  readonly #lengths = new Set<number>();
+  #items: SeenValues | undefined;
+  readonly #fields = new Map<string, SeenValues>();
+  #hasNull = false;
+
+  /** `isText`: all values come as texts, as those of CSV do. */
+  constructor(count: FieldCount, isText: boolean) {
+    this.#count = count;
+    this.#isText = isText;
+  }
+
+  /** Which fields its objects have. */
+  get fields(): ReadonlyMap<string, SeenValues> {
+    return this.#fields;
+  }
+
+  /** Of the values in its lists; undefined where there was none. */
+  get items(): SeenValues | undefined {
+    return this.#items;
+  }
+
+  see(value: unknown, place: string, depth = 0): void {
+    if (value === null || value === undefined) {
+      this.#hasNull = true;
+      return;
+    }
+    if (depth > mostDepth) throw invalidInput(`${place}: values are nested more than ${mostDepth} deep`);
+    const read = this.#isText && typeof value === 'string' ? valueOfText(value) : value;
+    const kind = kindOf(read);
+    this.#kinds.add(kind);
+    if (kind === 'list') this.#seeItems(read as readonly unknown[], place, depth);
+    if (kind === 'object') this.#seeFields(read as object, place, depth);
+  }
+
+  #seeItems(items: readonly unknown[], place: string, depth: number): void {
+    if (this.#lengths.size < 2) this.#lengths.add(items.length);
+    this.#items ??= new SeenValues(this.#count, false);
+    for (const item of items) this.#items.see(item, place, depth + 1);
+  }
+
+  #seeFields(values: object, place: string, depth: number): void {
+    for (const [name, value] of Object.entries(values)) {
+      let field = this.#fields.get(name);
+      if (field === undefined) {
+        this.#count.add(place);
+        field = new SeenValues(this.#count, false);
+        this.#fields.set(name, field);
+      }
+      field.see(value, place, depth + 1);
+    }
+  }
+
+  /** Only a column itself can be a vector. */
+  field(name: string, isColumn: boolean): Field {
+    const made = (type: DataType, children: readonly Field[] = []): Field => ({
+      name,
+      nullable: true,
+      type,
+      dictionary: undefined,
+      children,
+      metadata: new Map(),
+    });
+    const kinds = this.#kinds;
+    const are = (...allowed: Kind[]): boolean => kinds.size > 0 && kinds.isSubsetOf(new Set(allowed));
+    if (are('bool')) return made({ kind: 'bool' });
+    if (are('int')) return made({ kind: 'int', bitWidth: 64, signed: true });
+    if (are('int', 'float')) return made({ kind: 'float', bitWidth: 64 });
+    if (are('date')) return made({ kind: 'date', unit: 'day' });
+    if (are('timestamp')) return made({ kind: 'timestamp', unit: 'us', timezone: undefined });
+    if (are('zoned')) return made({ kind: 'timestamp', unit: 'us', timezone: 'UTC' });
+    if (are('list')) {
+      const [listSize = 0] = this.#lengths;
+      const isVector = isColumn && this.#lengths.size === 1 && listSize > 0 && this.#items!.areNumbers;
+      if (isVector) return made({ kind: 'fixed_size_list', listSize }, [itemOf(made({ kind: 'float', bitWidth: 32 }))]);
+      return made({ kind: 'list' }, [this.#items!.field('item', false)]);
+    }
+    if (are('object') && this.#fields.size > 0) {
+      return made(
+        { kind: 'struct' },
+        [...this.#fields].map(([of, values]) => values.field(of, false)),
+      );
+    }
+    return made({ kind: 'utf8' });
+  }
+
+  get areNumbers(): boolean {
+    return !this.#hasNull && this.#kinds.isSubsetOf(new Set<Kind>(['int', 'long', 'float']));
+  }
+}
+
+const itemOf = (field: Field): Field => ({ ...field, name: 'item' });
+
+function kindOf(value: unknown): Kind {
+  switch (typeof value) {
+    case 'boolean':
+      return 'bool';
+    case 'number':
+      return Number.isInteger(value) && Math.abs(value) < 2 ** 63 ? 'int' : 'float';
+    case 'bigint':
+      return BigInt.asIntN(64, value) === value ? 'int' : 'long';
+    case 'string': {
+      const moment = parseMoment(value);
+      if (moment === undefined) return 'text';
+      if (moment.isDate) return 'date';
+      return moment.offsetSeconds === undefined ? 'timestamp' : 'zoned';
+    }
+    default:
+      return Array.isArray(value) ? 'list' : 'object';
+  }
+}
+
+const integer = /^-?(?:0|[1-9]\d*)$/;
+const number = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+/** Digits behind a zero are a text, such as a postal code. */
+function valueOfText(text: string): unknown {
+  if (integer.test(text)) return BigInt(text);
+  if (number.test(text)) return Number.isInteger(Number(text)) ? Number(text) + 0.5 : Number(text);
+  if (/^(?:true|false)$/i.test(text)) return text.toLowerCase() === 'true';
+  return /^[[{]/.test(text) ? (nestedIn(text) ?? text) : text;
+}
+
+function nestedIn(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // compensated: it is a text
+  }
+}
