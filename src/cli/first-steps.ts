@@ -5,7 +5,6 @@ import type { CliContext } from './command.ts';
 
 /** A table of 50 rows, whose vectors have the longitude and the latitude of each place. */
 export const sampleTable = 'capitals';
-export const sampleVector = { column: 'position', length: 2 } as const;
 
 export const samplePath = ({ packageFolder }: Pick<CliContext, 'packageFolder'>): string =>
   join(packageFolder, 'samples/capitals.ndjson');
@@ -24,7 +23,7 @@ export function firstSteps({ basePath, dataFolder }: Config, url: string, key: s
     '',
     `export KEY=${key}`,
     '',
-    '# curl: a table, and an upsert into it',
+    '# curl: a table, an upsert into it, and a search',
     ...curlSteps(base, context),
     '',
     '# Python: pip install lancedb',
@@ -42,20 +41,19 @@ export function firstSteps({ basePath, dataFolder }: Config, url: string, key: s
 }
 
 function curlSteps(base: string, context: CliContext): readonly string[] {
-  const arrow = `${context.invocation} arrow --types ${quote(`${sampleVector.column}=float32[${sampleVector.length}]`)}`;
-  const file = relative(context.cwd, samplePath(context));
+  const file = `@${relative(context.cwd, samplePath(context))}`;
   return [
-    `${arrow} ${quote(file)} | ${post(base, 'create?mode=exist_ok')}`,
-    `echo ${quote(JSON.stringify(newRow))} | ${arrow} - | ${post(base, 'merge_insert?on=state')}`,
+    post(base, 'create?mode=exist_ok', 'application/x-ndjson', file),
+    post(base, 'merge_insert?on=state', 'application/json', JSON.stringify([newRow])),
+    `${post(base, 'query', 'application/json', JSON.stringify({ vector: near, k: 3 }))} -H 'Accept: application/x-ndjson'`,
   ];
 }
 
-const post = (base: string, operation: string): string =>
+const post = (base: string, operation: string, type: string, body: string): string =>
   [
     `curl -sS -w '\\n' ${quote(`${base}/v1/table/${sampleTable}/${operation}`)}`,
-    `-H "x-api-key: $KEY"`,
-    `-H 'Content-Type: application/vnd.apache.arrow.stream'`,
-    '--data-binary @-',
+    `-H "x-api-key: $KEY" -H 'Content-Type: ${type}'`,
+    `--data-binary ${quote(body)}`,
   ].join(' ');
 
 /** One word for a POSIX shell. */

@@ -51,10 +51,11 @@ function answersTo(printed: string): readonly string[] {
 test('what dev prints works when pasted, on another data folder, port and base path', async () => {
   const service = dev(env, '--data', join(scratch, "it's mine"), '--base-path', '/lance');
   const printed = await service.saysMatchOf(lastStep);
-  const [created, merged] = answersTo(printed);
+  const [created, merged, nearest] = answersTo(printed).filter((line) => line !== '');
   assert.equal(JSON.parse(created!).version, 1);
   const { num_inserted_rows, num_updated_rows } = JSON.parse(merged!);
   assert.deepEqual([num_inserted_rows, num_updated_rows], [1, 0]);
+  assert.equal(JSON.parse(nearest!).state, 'Maryland');
 
   const program = printed.slice(printed.indexOf('import { connect }'));
   const [, url] = /hostOverride: '(.*?)'/.exec(program)!;

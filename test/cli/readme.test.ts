@@ -1,4 +1,4 @@
-/** The README's commands, pasted into bash: a token, a table, and an upsert into it. */
+/** The README's commands, pasted into bash: a token, a table, an upsert into it, and a search. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,11 +13,12 @@ const blocks = (language: string): string[] =>
   [...readme.matchAll(new RegExp(`\`\`\`${language}\\n(.*?)\`\`\``, 'gs'))].map(([, block = '']) => block);
 const documentedUrl = 'http://127.0.0.1:2333';
 
-const fieldsOf = (answers: string): string[][] =>
+/** The last of them has its rows in lines of their own. */
+const oneByOne = (answers: string): readonly Record<string, unknown>[] =>
   answers
     .trim()
-    .split('\n')
-    .map((line) => Object.keys(JSON.parse(line)));
+    .split(/\n+(?=\{"(?:location|version|columns)")/)
+    .map((answer) => JSON.parse(answer) as Record<string, unknown>);
 
 test('the commands of the README give the answers of the README', async (t) => {
   const data = temporaryFolder((clean) => t.after(clean));
@@ -45,18 +46,18 @@ test('the commands of the README give the answers of the README', async (t) => {
     env,
   }).toString();
 
-  const [created, merged] = answers
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line));
-  assert.equal(created.version, 1);
-  assert.match(created.location, /^file:.*\/tables\/capitals\.lance$/);
+  const [created, merged, found] = oneByOne(answers);
+  assert.equal(created?.version, 1);
+  assert.match(String(created?.location), /^file:.*\/tables\/people\.lance$/);
   assert.deepEqual(
-    [merged.version, merged.num_updated_rows, merged.num_inserted_rows, merged.num_deleted_rows],
+    [merged?.version, merged?.num_updated_rows, merged?.num_inserted_rows, merged?.num_deleted_rows],
     [2, 1, 1, 0],
   );
-  const answered = fieldsOf(answers);
-  for (const [index, fields] of fieldsOf(documented).entries()) {
-    for (const field of fields) assert.ok(answered[index]?.includes(field), field);
+  for (const [index, shown] of oneByOne(documented).entries()) {
+    for (const field of Object.keys(shown)) assert.ok(Object.hasOwn(oneByOne(answers)[index]!, field), field);
   }
+  const rowsOf = (answer: unknown) => (answer as { rows: Record<string, unknown>[] }).rows;
+  const nearly = (rows: Record<string, unknown>[]) =>
+    rows.map((row) => ({ ...row, _distance: Number(row._distance).toFixed(5) }));
+  assert.deepEqual(nearly(rowsOf(found)), nearly(rowsOf(oneByOne(documented)[2])));
 });
