@@ -18,6 +18,7 @@ const programs: ReadonlySet<string> = new Set([
   'main.ts',
   'reader.ts',
   'auth/policy/policy-trial-thread.ts',
+  'rows/bodies/conversion-thread.ts',
   'engine/lance/commit/file-writer-thread.ts',
 ]);
 

@@ -38,6 +38,7 @@ import { makeProcessFolder, removeProcessFolder } from './query/process-folder.t
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
 import { ResultSpools } from './query/result-spool.ts';
+import { Conversions } from './rows/bodies/conversions.ts';
 import { openState, type StoredState } from './stored-state.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';
 import { AuditFile } from './telemetry/audit-file.ts';
@@ -97,6 +98,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     readFilter: filterReader(config.sqlFunctions ?? []),
     memory: bodyMemory(start),
     ipcLimits: ipcLimits(config),
+    conversions: opened.use(new Conversions()),
     config,
     logger,
     audit,

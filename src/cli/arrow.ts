@@ -84,14 +84,10 @@ function formatOf(input: Buffer, file: string): TextFormat {
 
 /** Nothing is written before all rows are known to be right. */
 async function* converted(input: Buffer, format: TextFormat, types: readonly Field[]): AsyncGenerator<Uint8Array> {
-  const conversion = new RowConversion(format, new Map(types.map((field) => [field.name, field])));
+  const conversion = new RowConversion({ format, given: new Map(types.map((field) => [field.name, field])) });
   try {
-    yield* await Array.fromAsync(conversion.convert(onePiece(input)));
+    yield* [...(await conversion.add(input)), ...(await conversion.end())];
   } catch (error) {
     throw error instanceof LancegateError ? new CliError(error.message, { cause: error }) : error;
   }
-}
-
-async function* onePiece(input: Buffer): AsyncGenerator<Uint8Array> {
-  yield input;
 }

@@ -9,7 +9,6 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 import { type TextFormat, textTypes } from '../rows/answer-form.ts';
 import { textFormatOf } from '../rows/bodies/body-format.ts';
-import { RowConversion } from '../rows/bodies/row-conversion.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
@@ -162,9 +161,8 @@ interface OpenedBody {
 
 /** A body is digested only for a key: it costs half a millisecond per megabyte. */
 function openBody(upload: Upload, key: IdempotencyKey | undefined, format: TextFormat | undefined): OpenedBody {
-  const conversion = format && new RowConversion(format);
   const { source, digest } =
-    key === undefined ? { source: upload.source(conversion), digest: undefined } : upload.digestedSource(conversion);
+    key === undefined ? { source: upload.source(format), digest: undefined } : upload.digestedSource(format);
   const idempotency = key && digest && { key, bodyDigest: digest };
   return { source, idempotency, parameters: new Map(), close: () => source.close() };
 }

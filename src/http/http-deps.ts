@@ -3,6 +3,7 @@ import type { Authenticator } from '../auth/authenticator.ts';
 import type { Policy } from '../auth/policy/actions.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { BodyMemory } from '../memory/body-memory.ts';
+import type { Conversions } from '../rows/bodies/conversions.ts';
 import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -28,6 +29,7 @@ export interface HttpDeps {
   /** What all bodies may hold. */
   readonly memory: BodyMemory;
   readonly ipcLimits: IpcLimits;
+  readonly conversions: Pick<Conversions, 'open'>;
   readonly config: HttpConfig;
   readonly logger: Logger;
   readonly audit: Audit;

@@ -12,7 +12,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ArrowSource, newSchemaCache } from '../arrow/stream/source-reader.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
-import { conversionBytes, type RowConversion } from '../rows/bodies/row-conversion.ts';
+import type { TextFormat } from '../rows/answer-form.ts';
+import { conversionBytes } from '../rows/bodies/row-conversion.ts';
 import type { NamesOfRoute } from '../wire/known-names.ts';
 import { Admission, type Permit } from './admission/admission.ts';
 import { Connections } from './admission/connections.ts';
@@ -222,8 +223,8 @@ export class RequestPipeline {
       expectedBytes: declaredBytes(raw),
       schemas: this.#schemas,
     };
-    const open = (bytes: AsyncIterable<Uint8Array>, conversion: RowConversion | undefined) =>
-      new ArrowSource(bytes, { ...parts, conversion });
+    const open = (bytes: AsyncIterable<Uint8Array>, format: TextFormat | undefined) =>
+      new ArrowSource(bytes, { ...parts, conversion: format && this.#deps.conversions.open(format) });
     /** One of several sources: what it may be is all that is known of its length. */
     const openPart = (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => {
       const maxWholeBytes = Math.min(parts.limits.maxWholeBytes, maxBytes);
@@ -232,10 +233,10 @@ export class RequestPipeline {
     const turnOf = (text: string): Promise<string> => this.#largeTexts.turnOf(text, principal, signal);
     return {
       text: async () => turnOf(await readText(decoded(false), maxJsonBytes)),
-      source: (conversion) => open(decoded(coding === undefined), conversion),
-      digestedSource: (conversion) => {
+      source: (format) => open(decoded(coding === undefined), format),
+      digestedSource: (format) => {
         const digest = new BodyDigest(decoded(coding === undefined), this.#maxBytes[prepared.body]);
-        return { source: open(digest.bytes(), conversion), digest: () => digest.whole() };
+        return { source: open(digest.bytes(), format), digest: () => digest.whole() };
       },
       parts: (boundary) =>
         new MultipartUpload(decoded(coding === undefined), {

@@ -19,7 +19,7 @@ import {
 } from '../kernel/ids.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import type { OperationDeps } from '../operations/operations.ts';
-import type { RowConversion } from '../rows/bodies/row-conversion.ts';
+import type { TextFormat } from '../rows/answer-form.ts';
 import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { NameCheck } from '../wire/known-names.ts';
@@ -115,10 +115,10 @@ export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
 export interface Upload {
   /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
   text(): Promise<string>;
-  /** `conversion`: of a body that is no Arrow. */
-  source(conversion?: RowConversion): ArrowSource;
+  /** `format`: of a body that is no Arrow. */
+  source(format?: TextFormat): ArrowSource;
   /** As `source`. `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
-  digestedSource(conversion?: RowConversion): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
+  digestedSource(format?: TextFormat): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
   /** Of a multipart body. */
   parts(boundary: string): UploadedParts;
 }

@@ -9,6 +9,7 @@ import { apiRoutes, type Operations } from '#src/http/routes/api.ts';
 import { startHttpServer } from '#src/http/server.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { BodyMemory, type BodyMemoryLimits } from '#src/memory/body-memory.ts';
+import { Conversions } from '#src/rows/bodies/conversions.ts';
 import { AuditInLog } from '#src/telemetry/audit.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type ConnectionEnd, Metrics } from '#src/telemetry/metrics.ts';
@@ -111,7 +112,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
   });
   const server = await startHttpServer({
-    ...{ version: 'test', routes: apiRoutes(operations) },
+    ...{ version: 'test', routes: apiRoutes(operations), conversions: new Conversions() },
     requireReady: async () => {},
     databases: { of: async () => Database.all },
     branchesBehind: () => 0,

@@ -63,6 +63,8 @@ interface Conversion {
   /** The rows are for a table of these columns. To be said before the first byte is asked for. */
   into(table: Schema): void;
   convert(text: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
+  /** Nothing more is asked for. */
+  close(): void;
 }
 
 interface SourceParts {
@@ -175,6 +177,7 @@ export class ArrowSource {
   /** Releases every chunk that was not released, and ends the source. To be called when the request is over. */
   close(): void {
     this.#isClosed = true;
+    this.#conversion?.close();
     for (const arena of this.#arenas) arena.release();
     this.#arenas.clear();
   }

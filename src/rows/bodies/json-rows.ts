@@ -141,7 +141,22 @@ function decoded(bytes: Uint8Array, place: string): string {
   }
 }
 
+/** Values take many times the memory of their text. Only in a long row there can be many. */
+const mostValues = 200_000;
+const longText = 64 << 10;
+
+function requireFewValues(text: string, place: string): void {
+  if (text.length < longText) return;
+  let values = 0;
+  for (let at = 0; at < text.length; at++) {
+    const character = text.charCodeAt(at);
+    if (character === comma || character === openArray || character === openObject) values += 1;
+  }
+  if (values > mostValues) throw invalidInput(`${place}: a row has at most ${mostValues} values`);
+}
+
 function rowOf(text: string, place: string): Row {
+  requireFewValues(text, place);
   const values = parsed(text, place);
   if (typeof values === 'object' && values !== null && !Array.isArray(values)) {
     return { values: values as Row['values'], place };
@@ -160,9 +175,9 @@ function parsed(text: string, place: string): unknown {
   }
 }
 
-/** Integers beyond 2^53 are bigints. Reviving is slow, and only numbers of 16 digits or more lose any. */
+/** Integers beyond 2^53 are bigints. Reviving is slow, and only those of 16 digits or more lose any. */
 export const parseExactly = (text: string): unknown =>
-  /\d{16}/.test(text) ? JSON.parse(text, keepLongIntegers as Reviver) : JSON.parse(text);
+  /(?<![\d.])\d{16}/.test(text) ? JSON.parse(text, keepLongIntegers as Reviver) : JSON.parse(text);
 
 /** TypeScript's library does not know the third argument yet. */
 type Reviver = (key: string, value: unknown) => unknown;

@@ -2,7 +2,6 @@
  * A body of JSON, NDJSON or CSV as an Arrow IPC stream, piece by piece. The first rows are held until it is known which columns there
  * are: those of a table have its types, and others the types of their values (docs/rows.md).
  */
-import { setImmediate } from 'node:timers/promises';
 import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
 import type { MessageToWrite } from '../../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
@@ -21,14 +20,14 @@ import { FieldCount, SeenValues } from './seen-values.ts';
 /** The columns, and the types of new ones, are those of so many rows. */
 export const firstRows = 10_000;
 /** Or of fewer, if they have so many bytes. */
-export const firstBytes = 2 << 20;
+export const firstBytes = 1 << 20;
 /** Bytes of text that become one batch. */
-const batchBytes = 512 << 10;
-/** The event loop has others to serve after each of these. */
+const batchBytes = 256 << 10;
+/** Rows are read from so many bytes at once. */
 const pieceBytes = 64 << 10;
 
-/** JavaScript's values take so many times the bytes of their text. */
-const valuesPerByte = 6;
+/** JavaScript's values take so many times the bytes of their text at the most, those of empty lists. */
+const valuesPerByte = 16;
 
 /** What the conversion of a body of this type holds at the most. */
 export const conversionBytes = (contentType: string | undefined): number =>
@@ -38,39 +37,48 @@ const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
 
 const sources: Readonly<Record<TextFormat, new () => RowSource>> = { json: JsonRows, ndjson: NdjsonRows, csv: CsvRows };
 
+interface ConversionOf {
+  readonly format: TextFormat;
+  /** The table that the rows are for; undefined makes the types of a new one. */
+  readonly table?: Schema | undefined;
+  /** Columns of a new table whose types are not to be inferred, by their names. */
+  readonly given?: ReadonlyMap<string, Field> | undefined;
+}
+
 export class RowConversion {
   readonly #format: TextFormat;
   readonly #source: RowSource;
   readonly #given: ReadonlyMap<string, Field>;
-  #table: Schema | undefined;
+  readonly #table: Schema | undefined;
   #fields: readonly Field[] | undefined;
   #rows: Row[] = [];
   #bytes = 0;
 
-  /** `given`: columns of a new table whose types are not to be inferred, by their names. */
-  constructor(format: TextFormat, given: ReadonlyMap<string, Field> = new Map()) {
+  constructor({ format, table, given = new Map() }: ConversionOf) {
     this.#format = format;
-    this.#given = given;
     this.#source = new sources[format]();
-  }
-
-  /** The rows are for a table that has these columns. To be said before the first byte is asked for. */
-  into(table: Schema): void {
     this.#table = table;
+    this.#given = given;
   }
 
-  async *convert(text: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
-    for await (const piece of pieces(text)) {
-      this.#add(await this.#source.push(piece), piece.length);
-      yield* this.#ready(false);
-      await setImmediate();
+  /** The next bytes of the stream, in memory of their own. The piece may be used for something else afterwards. */
+  async add(piece: Uint8Array): Promise<readonly Uint8Array[]> {
+    const parts: Uint8Array[] = [];
+    for (let at = 0; at < piece.length; at += pieceBytes) {
+      const part = piece.subarray(at, at + pieceBytes);
+      this.#take(await this.#source.push(part), part.length);
+      parts.push(...this.#ready(false));
     }
-    this.#add(await this.#source.end(), 0);
-    yield* this.#ready(true);
-    yield endOfStream;
+    return parts;
   }
 
-  #add(rows: readonly Row[], bytes: number): void {
+  /** The last bytes of the stream. */
+  async end(): Promise<readonly Uint8Array[]> {
+    this.#take(await this.#source.end(), 0);
+    return [...this.#ready(true), endOfStream];
+  }
+
+  #take(rows: readonly Row[], bytes: number): void {
     for (const row of rows) this.#rows.push(row);
     this.#bytes += bytes;
   }
@@ -110,12 +118,6 @@ export class RowConversion {
       yield bytesOf(dictionaryMessage(id, ofDictionary.message(data.length), false));
     }
     yield bytesOf(plan.message(rows.length));
-  }
-}
-
-async function* pieces(text: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
-  for await (const chunk of text) {
-    for (let at = 0; at < chunk.length; at += pieceBytes) yield chunk.subarray(at, at + pieceBytes);
   }
 }
 

@@ -1,0 +1,149 @@
+/**
+ * Bodies of text that become Arrow IPC streams. Small ones are converted where they arrive. The others share a thread, so that the
+ * event loop goes on serving (P10).
+ */
+import { Worker } from 'node:worker_threads';
+import type { Schema } from '../../arrow/schema/schema.ts';
+import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
+import type { TextFormat } from '../answer-form.ts';
+import { RowConversion } from './row-conversion.ts';
+
+/** One message to the thread. It is answered before the next one of its body is sent. */
+export type ToConvert = { readonly body: number } & (
+  | { readonly kind: 'begin'; readonly format: TextFormat; readonly table: Schema | undefined }
+  | { readonly kind: 'add'; readonly bytes: Uint8Array }
+  | { readonly kind: 'end' | 'leave' }
+);
+
+export type Converted = { readonly body: number; readonly kind: ToConvert['kind'] } & (
+  | { readonly parts: readonly Uint8Array[] }
+  | { readonly fault: { readonly kind: ErrorName; readonly message: string } }
+);
+
+/** To start and ask the thread takes as long as to convert some of these here. */
+const smallBytes = 32 << 10;
+/** What the bodies of the memory plan cannot reach together; a thread beyond it is ended. */
+const mostHeapMiB = 512;
+
+type Waiting = PromiseWithResolvers<readonly Uint8Array[]>;
+
+export class Conversions {
+  #thread: Worker | undefined;
+  readonly #waiting = new Map<number, Waiting>();
+  #lastBody = 0;
+
+  open(format: TextFormat): TextConversion {
+    this.#lastBody += 1;
+    return new TextConversion(this, this.#lastBody, format);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#thread?.terminate();
+  }
+
+  /** What comes of the message. */
+  ask(message: ToConvert): Promise<readonly Uint8Array[]> {
+    const waiting = Promise.withResolvers<readonly Uint8Array[]>();
+    this.#waiting.set(message.body, waiting);
+    this.#running().postMessage(message, message.kind === 'add' ? [message.bytes.buffer as ArrayBuffer] : []);
+    return waiting.promise;
+  }
+
+  /** Nothing waits for a body that is left. */
+  leave(body: number): void {
+    this.#thread?.postMessage({ body, kind: 'leave' } satisfies ToConvert);
+  }
+
+  #running(): Worker {
+    if (this.#thread !== undefined) return this.#thread;
+    const thread = new Worker(new URL('./conversion-thread.ts', import.meta.url), {
+      execArgv: [],
+      resourceLimits: { maxOldGenerationSizeMb: mostHeapMiB },
+    });
+    thread.unref();
+    thread.on('message', (converted: Converted) => this.#answered(converted));
+    thread.on('error', (error) => this.#ended(thread, error));
+    thread.on('exit', () => this.#ended(thread, new Error('the thread ended')));
+    this.#thread = thread;
+    return thread;
+  }
+
+  #answered(converted: Converted): void {
+    if (converted.kind === 'leave') return;
+    const waiting = this.#waiting.get(converted.body);
+    this.#waiting.delete(converted.body);
+    if ('parts' in converted) waiting?.resolve(converted.parts);
+    else waiting?.reject(new LancegateError(converted.fault.kind, converted.fault.message));
+  }
+
+  /** The next body has another thread. */
+  #ended(thread: Worker, cause: Error): void {
+    if (this.#thread !== thread) return;
+    this.#thread = undefined;
+    const error = new LancegateError(
+      'SlowDown',
+      'the rows that are being read take too much memory; nothing was written',
+      {
+        cause,
+        retryAfterSeconds: 1,
+      },
+    );
+    for (const waiting of this.#waiting.values()) waiting.reject(error);
+    this.#waiting.clear();
+  }
+}
+
+/** One body. */
+class TextConversion {
+  readonly #conversions: Conversions;
+  readonly #body: number;
+  readonly #format: TextFormat;
+  #table: Schema | undefined;
+  #isInThread = false;
+
+  constructor(conversions: Conversions, body: number, format: TextFormat) {
+    this.#conversions = conversions;
+    this.#body = body;
+    this.#format = format;
+  }
+
+  into(table: Schema): void {
+    this.#table = table;
+  }
+
+  /** Bytes of `text` may be used for something else once the next ones are asked for. */
+  async *convert(text: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+    const body = this.#body;
+    let first: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const piece of text) {
+      const copy = Uint8Array.from(piece);
+      bytes += copy.length;
+      if (this.#isInThread) yield* await this.#conversions.ask({ body, kind: 'add', bytes: copy });
+      else first.push(copy);
+      if (this.#isInThread || bytes <= smallBytes) continue;
+      await this.#begin();
+      for (const each of first) yield* await this.#conversions.ask({ body, kind: 'add', bytes: each });
+      first = [];
+    }
+    if (this.#isInThread) yield* await this.#conversions.ask({ body, kind: 'end' });
+    else yield* this.#convertHere(first);
+  }
+
+  /** What the thread has of the body is dropped. */
+  close(): void {
+    if (this.#isInThread) this.#conversions.leave(this.#body);
+    this.#isInThread = false;
+  }
+
+  async #begin(): Promise<void> {
+    this.#isInThread = true;
+    await this.#conversions.ask({ body: this.#body, kind: 'begin', format: this.#format, table: this.#table });
+  }
+
+  async *#convertHere(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array, void, void> {
+    const conversion = new RowConversion({ format: this.#format, table: this.#table });
+    for (const piece of pieces) yield* await conversion.add(piece);
+    yield* await conversion.end();
+  }
+}
