@@ -224,7 +224,10 @@ export class RequestPipeline {
       schemas: this.#schemas,
     };
     const open = (bytes: AsyncIterable<Uint8Array>, format: TextFormat | undefined) =>
-      new ArrowSource(bytes, { ...parts, conversion: format && this.#deps.conversions.open(format) });
+      new ArrowSource(bytes, {
+        ...parts,
+        conversion: format && this.#deps.conversions.open(format, this.#maxBytes[prepared.body]),
+      });
     /** One of several sources: what it may be is all that is known of its length. */
     const openPart = (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => {
       const maxWholeBytes = Math.min(parts.limits.maxWholeBytes, maxBytes);

@@ -20,7 +20,7 @@ describe('rows as text', () => {
   let token: string;
   let tables = 0;
   before(async () => {
-    service = await startCheckedService(later);
+    service = await startCheckedService(later, { MAX_MERGE_SIZE: '64MiB' });
     token = await service.mint('lancegate:admin');
   });
   const newName = () => `t${++tables}`;
@@ -197,5 +197,28 @@ describe('rows as text', () => {
     }
     assert.ok(taken > 20, `${taken} of ${kept.length}`);
     assert.deepEqual((await rowsIn('wide')).map(asJson).sort(), rows.map(asJson).sort());
+  });
+
+  test('a bomb is refused, and the next body is taken (P7, P12)', async () => {
+    const table = newName();
+    succeeded(await send(`${table}/create`, 'ndjson', lines({ id: 1, l: [['a']] })));
+    const insert = (format: keyof typeof types, text: string | Buffer, headers = {}) =>
+      send(`${table}/insert`, format, text, headers);
+    const many = `{"id":2,"l":[${'[],'.repeat(500_000)}[]]}`;
+    refused(await insert('ndjson', many), 400, 13, /line 1: a row has at most 200000 values/);
+    refused(await insert('json', `[{"id":2,"l":${'['.repeat(100_000)}`), 400, 13, /row 1: the JSON ends before/);
+    refused(
+      await insert('ndjson', `{"id":2,"l":${'['.repeat(40)}${']'.repeat(40)}}`),
+      400,
+      13,
+      /nested more than 16 deep/,
+    );
+    refused(await insert('csv', `id,l\n2,"${'x'.repeat(9 << 20)}`), 400, 13, /row 1: a row has at most 8388608 bytes/);
+    const columns = `{${Array.from({ length: 10_100 }, (_, i) => `"c${i}":1`).join()}}`;
+    refused(await send(`${newName()}/create`, 'ndjson', columns), 400, 13, /more than 10000 columns and fields/);
+    const spaces = gzipSync(Buffer.alloc(200 << 20, ' '));
+    const merge = `${table}/merge_insert?on=id`;
+    refused(await send(merge, 'json', spaces, { 'content-encoding': 'gzip' }), 413, 13, /more than the \d+ bytes/);
+    assert.equal(succeeded(await insert('ndjson', lines({ id: 3 }))).num_inserted_rows, 1);
   });
 });

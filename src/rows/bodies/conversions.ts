@@ -32,9 +32,10 @@ export class Conversions {
   readonly #waiting = new Map<number, Waiting>();
   #lastBody = 0;
 
-  open(format: TextFormat): TextConversion {
+  /** A text with more bytes than `mostBytes` is `BodyTooLarge`. */
+  open(format: TextFormat, mostBytes = Number.POSITIVE_INFINITY): TextConversion {
     this.#lastBody += 1;
-    return new TextConversion(this, this.#lastBody, format);
+    return new TextConversion(this, this.#lastBody, { format, mostBytes });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -93,18 +94,27 @@ export class Conversions {
   }
 }
 
+const tooLarge = (mostBytes: number): LancegateError =>
+  new LancegateError('BodyTooLarge', `the text has more than the ${mostBytes} bytes that this service accepts`);
+
 /** One body. */
 class TextConversion {
   readonly #conversions: Conversions;
   readonly #body: number;
   readonly #format: TextFormat;
+  readonly #mostBytes: number;
   #table: Schema | undefined;
   #isInThread = false;
 
-  constructor(conversions: Conversions, body: number, format: TextFormat) {
+  constructor(
+    conversions: Conversions,
+    body: number,
+    { format, mostBytes }: { readonly format: TextFormat; readonly mostBytes: number },
+  ) {
     this.#conversions = conversions;
     this.#body = body;
     this.#format = format;
+    this.#mostBytes = mostBytes;
   }
 
   into(table: Schema): void {
@@ -119,6 +129,7 @@ class TextConversion {
     for await (const piece of text) {
       const copy = Uint8Array.from(piece);
       bytes += copy.length;
+      if (bytes > this.#mostBytes) throw tooLarge(this.#mostBytes);
       if (this.#isInThread) yield* await this.#conversions.ask({ body, kind: 'add', bytes: copy });
       else first.push(copy);
       if (this.#isInThread || bytes <= smallBytes) continue;

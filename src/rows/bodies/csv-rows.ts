@@ -4,17 +4,19 @@ import { CsvError, type Parser, parse } from 'csv-parse';
 import { invalidInput } from '../../kernel/errors.ts';
 import { mostRowBytes, type Row, type RowSource, rowTooLong } from './row-source.ts';
 
-type Cells = readonly (string | null)[];
+/** Stands for a cell that is not UTF-8. */
+const notText = Symbol('not UTF-8');
+
+type Cells = readonly (string | null | typeof notText)[];
 
 /** A cell without text is NULL, and one of two quotation marks an empty text. */
 export class CsvRows implements RowSource {
   readonly #parser: Parser = parse({
-    bom: true,
+    encoding: 'latin1', // each cell is decoded by itself, so that a refusal knows its row
     max_record_size: mostRowBytes,
     skip_empty_lines: true,
-    cast: (text, { quoting }) => (text === '' && !quoting ? null : text),
+    cast: (text, { quoting }) => (text === '' && !quoting ? null : decoded(text)),
   });
-  readonly #decoder = new TextDecoder('utf-8', { fatal: true });
   #columns: readonly string[] | undefined;
   #rows = 0;
   #failure: Error | undefined;
@@ -26,7 +28,7 @@ export class CsvRows implements RowSource {
   }
 
   async push(bytes: Uint8Array): Promise<readonly Row[]> {
-    this.#parser.write(this.#decoded(bytes));
+    this.#parser.write(Buffer.from(bytes));
     const rows = this.#read();
     // What the parser refuses is thrown where its rows are read.
     if (this.#parser.writableNeedDrain && !this.#parser.destroyed)
@@ -35,7 +37,7 @@ export class CsvRows implements RowSource {
   }
 
   async end(): Promise<readonly Row[]> {
-    this.#parser.end(this.#decoded(undefined));
+    this.#parser.end();
     const rows = this.#read();
     while (!this.#parser.readableEnded && this.#failure === undefined) {
       await new Promise((resolve) => setImmediate(resolve));
@@ -44,14 +46,6 @@ export class CsvRows implements RowSource {
     this.#require();
     if (this.#columns === undefined) throw invalidInput('the CSV has no line with the names of its columns');
     return rows;
-  }
-
-  #decoded(bytes: Uint8Array | undefined): string {
-    try {
-      return this.#decoder.decode(bytes, { stream: bytes !== undefined });
-    } catch {
-      throw invalidInput(`behind row ${this.#rows}: the text is not UTF-8`);
-    }
   }
 
   #read(): Row[] {
@@ -66,6 +60,7 @@ export class CsvRows implements RowSource {
 
   #row(columns: readonly string[], cells: Cells): Row {
     this.#rows += 1;
+    if (cells.includes(notText)) throw invalidInput(`row ${this.#rows}: the text is not UTF-8`);
     return {
       values: Object.fromEntries(columns.map((name, i) => [name, cells[i]])),
       place: `row ${this.#rows}`,
@@ -82,6 +77,17 @@ export class CsvRows implements RowSource {
   }
 }
 
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+function decoded(cell: string): string | typeof notText {
+  if (!/[\u0080-\u00ff]/.test(cell)) return cell;
+  try {
+    return decoder.decode(Buffer.from(cell, 'latin1'));
+  } catch {
+    return notText;
+  }
+}
+
 const faults: Readonly<Record<string, string>> = {
   CSV_RECORD_INCONSISTENT_FIELDS_LENGTH: 'it has more or fewer cells than the first line has names',
   CSV_QUOTE_NOT_CLOSED: 'a quotation mark is opened and not closed',
@@ -90,7 +96,8 @@ const faults: Readonly<Record<string, string>> = {
 };
 
 function namesIn(cells: Cells): readonly string[] {
-  const names = cells.map((name) => name ?? '');
+  if (cells.includes(notText)) throw invalidInput('the first line: the text is not UTF-8');
+  const names = cells.map((name) => String(name ?? ''));
   const twice = names.find((name, i) => names.indexOf(name) !== i);
   if (twice !== undefined) throw invalidInput('the first line: two columns have one name');
   if (names.includes('')) throw invalidInput('the first line: a column has no name');

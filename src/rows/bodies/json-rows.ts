@@ -8,8 +8,7 @@ const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d
 
 const isSpace = (byte: number): boolean => byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d;
 
-/** Rejects what is not UTF-8, and leaves out a byte order mark. */
-const decoder = new TextDecoder('utf-8', { fatal: true });
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** An object in each line. Lines without one are left out. */
 export class NdjsonRows implements RowSource {
@@ -53,11 +52,9 @@ export class JsonRows implements RowSource {
   #isInText = false;
   #isEscaped = false;
   #rows = 0;
-  #isFirst = true;
 
   push(given: Uint8Array): readonly Row[] {
-    const bytes = this.#isFirst ? withoutMark(Buffer.from(given)) : Buffer.from(given);
-    this.#isFirst &&= given.length === 0;
+    const bytes = Buffer.from(given);
     const rows: Row[] = [];
     let start = this.#depth > 0 ? 0 : -1;
     for (let at = 0; at < bytes.length; at++) {
@@ -129,9 +126,6 @@ export class JsonRows implements RowSource {
     return rowOf(text, place);
   }
 }
-
-const withoutMark = (bytes: Buffer): Buffer =>
-  bytes[0] === 0xef && bytes[1] === 0xbb && bytes[2] === 0xbf ? bytes.subarray(3) : bytes;
 
 function decoded(bytes: Uint8Array, place: string): string {
   try {

@@ -50,6 +50,7 @@ export class RowConversion {
   readonly #source: RowSource;
   readonly #given: ReadonlyMap<string, Field>;
   readonly #table: Schema | undefined;
+  readonly #mark = new ByteOrderMark();
   #fields: readonly Field[] | undefined;
   #rows: Row[] = [];
   #bytes = 0;
@@ -64,8 +65,9 @@ export class RowConversion {
   /** The next bytes of the stream, in memory of their own. The piece may be used for something else afterwards. */
   async add(piece: Uint8Array): Promise<readonly Uint8Array[]> {
     const parts: Uint8Array[] = [];
-    for (let at = 0; at < piece.length; at += pieceBytes) {
-      const part = piece.subarray(at, at + pieceBytes);
+    const text = this.#mark.strip(piece);
+    for (let at = 0; at < text.length; at += pieceBytes) {
+      const part = text.subarray(at, at + pieceBytes);
       this.#take(await this.#source.push(part), part.length);
       parts.push(...this.#ready(false));
     }
@@ -74,6 +76,8 @@ export class RowConversion {
 
   /** The last bytes of the stream. */
   async end(): Promise<readonly Uint8Array[]> {
+    const rest = this.#mark.rest();
+    this.#take(await this.#source.push(rest), rest.length);
     this.#take(await this.#source.end(), 0);
     return [...this.#ready(true), endOfStream];
   }
@@ -85,7 +89,8 @@ export class RowConversion {
 
   *#ready(isEnd: boolean): Generator<Uint8Array, void, void> {
     if (this.#fields === undefined) {
-      if (!isEnd && this.#rows.length < firstRows && this.#bytes < firstBytes) return;
+      const isEnough = this.#rows.length >= firstRows || (this.#rows.length > 0 && this.#bytes >= firstBytes);
+      if (!isEnd && !isEnough) return;
       this.#fields = this.#columnsOf(this.#rows);
       yield schemaBytes(this.#fields);
     }
@@ -118,6 +123,29 @@ export class RowConversion {
       yield bytesOf(dictionaryMessage(id, ofDictionary.message(data.length), false));
     }
     yield bytesOf(plan.message(rows.length));
+  }
+}
+
+const markBytes = Buffer.from([0xef, 0xbb, 0xbf]);
+
+/** Programs for spreadsheets begin a text with three bytes, which may come one by one. */
+class ByteOrderMark {
+  #begun: Buffer = Buffer.alloc(0);
+  #isOver = false;
+
+  strip(piece: Uint8Array): Uint8Array {
+    if (this.#isOver) return piece;
+    const head = Buffer.concat([this.#begun, piece]);
+    const isMark = markBytes.subarray(0, head.length).equals(head.subarray(0, markBytes.length));
+    this.#isOver = !isMark || head.length >= markBytes.length;
+    this.#begun = this.#isOver ? Buffer.alloc(0) : head;
+    if (!this.#isOver) return this.#begun.subarray(head.length);
+    return isMark ? head.subarray(markBytes.length) : head;
+  }
+
+  /** What was taken for the beginning of one. */
+  rest(): Uint8Array {
+    return this.#begun;
   }
 }
 
