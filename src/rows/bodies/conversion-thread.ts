@@ -28,8 +28,9 @@ async function answer(asked: ToConvert): Promise<Converted> {
   try {
     return { body, kind, parts: await convert(asked) };
   } catch (error) {
-    if (!(error instanceof LancegateError)) throw error;
-    return { body, kind, fault: { kind: error.kind, message: error.message } };
+    if (error instanceof LancegateError) return { body, kind, fault: { kind: error.kind, message: error.message } };
+    // A defect is one body's: the thread goes on for the others.
+    return { body, kind, fault: { kind: 'Internal', message: 'the rows cannot be converted', cause: error } };
   }
 }
 

@@ -17,7 +17,7 @@ export type ToConvert = { readonly body: number } & (
 
 export type Converted = { readonly body: number; readonly kind: ToConvert['kind'] } & (
   | { readonly parts: readonly Uint8Array[] }
-  | { readonly fault: { readonly kind: ErrorName; readonly message: string } }
+  | { readonly fault: { readonly kind: ErrorName; readonly message: string; readonly cause?: unknown } }
 );
 
 /** To start and ask the thread takes as long as to convert some of these here. */
@@ -30,6 +30,8 @@ type Waiting = PromiseWithResolvers<readonly Uint8Array[]>;
 export class Conversions {
   #thread: Worker | undefined;
   readonly #waiting = new Map<number, Waiting>();
+  /** Those that the thread has a part of. */
+  readonly #begun = new Set<number>();
   #lastBody = 0;
 
   /** A text with more bytes than `mostBytes` is `BodyTooLarge`. */
@@ -42,8 +44,10 @@ export class Conversions {
     await this.#thread?.terminate();
   }
 
-  /** What comes of the message. */
-  ask(message: ToConvert): Promise<readonly Uint8Array[]> {
+  /** What comes of the message. A body whose thread has ended is refused: another thread does not have the rows before. */
+  async ask(message: ToConvert): Promise<readonly Uint8Array[]> {
+    if (message.kind === 'begin') this.#begun.add(message.body);
+    if (!this.#begun.has(message.body)) throw threadEnded();
     const waiting = Promise.withResolvers<readonly Uint8Array[]>();
     this.#waiting.set(message.body, waiting);
     this.#running().postMessage(message, message.kind === 'add' ? [message.bytes.buffer as ArrayBuffer] : []);
@@ -52,6 +56,7 @@ export class Conversions {
 
   /** Nothing waits for a body that is left. */
   leave(body: number): void {
+    this.#begun.delete(body);
     this.#thread?.postMessage({ body, kind: 'leave' } satisfies ToConvert);
   }
 
@@ -74,28 +79,42 @@ export class Conversions {
     const waiting = this.#waiting.get(converted.body);
     this.#waiting.delete(converted.body);
     if ('parts' in converted) waiting?.resolve(converted.parts);
-    else waiting?.reject(new LancegateError(converted.fault.kind, converted.fault.message));
+    else waiting?.reject(faultOf(converted.fault));
   }
 
   /** The next body has another thread. */
   #ended(thread: Worker, cause: Error): void {
     if (this.#thread !== thread) return;
     this.#thread = undefined;
-    const error = new LancegateError(
-      'SlowDown',
-      'the rows that are being read take too much memory; nothing was written',
-      {
-        cause,
-        retryAfterSeconds: 1,
-      },
-    );
+    const error = threadEnded(cause);
+    this.#begun.clear();
     for (const waiting of this.#waiting.values()) waiting.reject(error);
     this.#waiting.clear();
   }
 }
 
+const faultOf = ({ kind, message, cause }: Extract<Converted, { readonly fault: unknown }>['fault']): LancegateError =>
+  new LancegateError(kind, message, cause === undefined ? {} : { cause });
+
+const threadEnded = (cause?: Error): LancegateError =>
+  new LancegateError('SlowDown', 'the rows that are being read take too much memory; nothing was written', {
+    cause,
+    retryAfterSeconds: 1,
+  });
+
 const tooLarge = (mostBytes: number): LancegateError =>
   new LancegateError('BodyTooLarge', `the text has more than the ${mostBytes} bytes that this service accepts`);
+
+/** In memory of its own, which can go to the thread. A client may send each byte alone, and each costs a message there. */
+function joined(pieces: readonly Uint8Array[], length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  for (const piece of pieces) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}
 
 /** One body. */
 class TextConversion {
@@ -123,22 +142,25 @@ class TextConversion {
 
   /** Bytes of `text` may be used for something else once the next ones are asked for. */
   async *convert(text: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
-    const body = this.#body;
-    let first: Uint8Array[] = [];
     let bytes = 0;
+    let held: Uint8Array[] = [];
+    let heldBytes = 0;
     for await (const piece of text) {
-      const copy = Uint8Array.from(piece);
-      bytes += copy.length;
+      bytes += piece.length;
       if (bytes > this.#mostBytes) throw tooLarge(this.#mostBytes);
-      if (this.#isInThread) yield* await this.#conversions.ask({ body, kind: 'add', bytes: copy });
-      else first.push(copy);
-      if (this.#isInThread || bytes <= smallBytes) continue;
-      await this.#begin();
-      for (const each of first) yield* await this.#conversions.ask({ body, kind: 'add', bytes: each });
-      first = [];
+      held.push(Uint8Array.from(piece));
+      heldBytes += piece.length;
+      if (heldBytes <= smallBytes) continue;
+      yield* await this.#add(joined(held, heldBytes));
+      [held, heldBytes] = [[], 0];
     }
-    if (this.#isInThread) yield* await this.#conversions.ask({ body, kind: 'end' });
-    else yield* this.#convertHere(first);
+    const rest = joined(held, heldBytes);
+    if (!this.#isInThread) {
+      yield* this.#convertHere(rest);
+      return;
+    }
+    yield* await this.#add(rest);
+    yield* await this.#conversions.ask({ body: this.#body, kind: 'end' });
   }
 
   /** What the thread has of the body is dropped. */
@@ -147,14 +169,19 @@ class TextConversion {
     this.#isInThread = false;
   }
 
-  async #begin(): Promise<void> {
-    this.#isInThread = true;
-    await this.#conversions.ask({ body: this.#body, kind: 'begin', format: this.#format, table: this.#table });
+  /** Begins in the thread with the first bytes. */
+  async #add(bytes: Uint8Array): Promise<readonly Uint8Array[]> {
+    const body = this.#body;
+    if (!this.#isInThread) {
+      this.#isInThread = true;
+      await this.#conversions.ask({ body, kind: 'begin', format: this.#format, table: this.#table });
+    }
+    return this.#conversions.ask({ body, kind: 'add', bytes });
   }
 
-  async *#convertHere(pieces: readonly Uint8Array[]): AsyncGenerator<Uint8Array, void, void> {
+  async *#convertHere(text: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
     const conversion = new RowConversion({ format: this.#format, table: this.#table });
-    for (const piece of pieces) yield* await conversion.add(piece);
+    yield* await conversion.add(text);
     yield* await conversion.end();
   }
 }
