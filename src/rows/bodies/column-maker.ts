@@ -5,6 +5,7 @@ import { bytesOfBits, columnLayout, type DataType, type Field } from '../../arro
 import { invalidInput, type LancegateError } from '../../kernel/errors.ts';
 import { base64, type WriteValue, writerOf } from './fixed-writers.ts';
 import { parseExactly } from './json-rows.ts';
+import { mostDepth } from './seen-values.ts';
 
 export interface MakingOf {
   /** The place of a row. */
@@ -97,6 +98,7 @@ export class ColumnMaker {
     const offsets = new Uint32Array(given.values.length + 1);
     const parts = given.values.map((value, i) => {
       if (value === null || value === undefined) return noBytes;
+      if (isDeep(value)) throw this.#refuse(given, i, `values are nested more than ${mostDepth} deep`);
       const bytes = isText ? this.#text(value) : base64(value);
       if (bytes === undefined) throw this.#unfit(field.type, given, i);
       return bytes;
@@ -167,14 +169,14 @@ export class ColumnMaker {
   /** With a dictionary of the values that it has. */
   #encoded(field: Field, dictionary: NonNullable<Field['dictionary']>, given: Given, isText: boolean): ColumnData {
     const places = new Map<unknown, number>();
-    const indexes = given.values.map((value) => {
+    const firsts: number[] = [];
+    const indexes = given.values.map((value, i) => {
       if (value === null || value === undefined) return null;
-      const place = places.get(value) ?? places.size;
+      const place = places.get(value) ?? firsts.push(i) - 1;
       places.set(value, place);
       return place;
     });
     const values: Field = { ...field, dictionary: undefined, nullable: true };
-    const firsts = [...places.keys()].map((value) => given.values.indexOf(value));
     const distinct = { ...given, values: [...places.keys()], rowOf: (index: number) => given.rowOf(firsts[index]!) };
     this.dictionaries.set(dictionary.id, { field: values, data: this.#column(values, distinct, isText) });
     const type: DataType = { kind: 'int', ...dictionary.index };
@@ -226,6 +228,12 @@ function nameOf(type: DataType): string {
       return type.kind;
   }
 }
+
+/** Of a value that becomes its JSON: what writes it calls itself for each level. */
+const isDeep = (value: unknown, depth = 0): boolean =>
+  typeof value === 'object' &&
+  value !== null &&
+  (depth > mostDepth || Object.values(value).some((each) => isDeep(each, depth + 1)));
 
 const digitsOfBigints = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? String(value) : value);
 

@@ -98,8 +98,7 @@ const faults: Readonly<Record<string, string>> = {
 function namesIn(cells: Cells): readonly string[] {
   if (cells.includes(notText)) throw invalidInput('the first line: the text is not UTF-8');
   const names = cells.map((name) => String(name ?? ''));
-  const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw invalidInput('the first line: two columns have one name');
+  if (new Set(names).size < names.length) throw invalidInput('the first line: two columns have one name');
   if (names.includes('')) throw invalidInput('the first line: a column has no name');
   return names;
 }

@@ -118,7 +118,7 @@ function anyNumber(value: unknown): number | undefined {
   if (typeof value === 'bigint') return Number(value);
   if (typeof value !== 'string') return undefined;
   if (Object.hasOwn(named, value)) return named[value];
-  return /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/.test(value) ? Number(value) : undefined;
+  return /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/.test(value) ? Number(value) : undefined;
 }
 
 /** The largest finite numbers that stay finite as such a float (IEEE 754). */

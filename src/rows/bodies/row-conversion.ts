@@ -23,6 +23,8 @@ export const firstRows = 10_000;
 export const firstBytes = 1 << 20;
 /** Bytes of text that become one batch. */
 const batchBytes = 256 << 10;
+/** Values of one batch. A row has them all, also those that its text leaves out. */
+const mostValues = 1 << 20;
 /** Rows are read from so many bytes at once. */
 const pieceBytes = 64 << 10;
 
@@ -95,7 +97,10 @@ export class RowConversion {
       yield schemaBytes(this.#fields);
     }
     if (this.#rows.length === 0 || (!isEnd && this.#bytes < batchBytes)) return;
-    yield* this.#batch(this.#fields, this.#rows);
+    const rowsAtOnce = Math.max(1, Math.floor(mostValues / valuesOfRow(this.#fields)));
+    for (let row = 0; row < this.#rows.length; row += rowsAtOnce) {
+      yield* this.#batch(this.#fields, this.#rows.slice(row, row + rowsAtOnce));
+    }
     [this.#rows, this.#bytes] = [[], 0];
   }
 
@@ -222,6 +227,13 @@ function valuesByColumn(fields: readonly Field[], rows: readonly Row[]): readonl
   }
   return columns;
 }
+
+/** With those that stand for vectors that are NULL. */
+const valuesOfRow = (fields: readonly Field[]): number =>
+  fields.reduce((sum, { type, children }) => {
+    const times = type.kind === 'fixed_size_list' ? type.listSize : 1;
+    return sum + 1 + (type.kind === 'list' ? 0 : times * valuesOfRow(children));
+  }, 0);
 
 function bytesOf({ head, bodyLength, fill }: MessageToWrite): Uint8Array {
   const bytes = Buffer.alloc(head.length + bodyLength);

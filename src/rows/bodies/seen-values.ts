@@ -5,7 +5,7 @@ import { parseMoment } from './time-values.ts';
 
 type Kind = 'bool' | 'int' | 'long' | 'float' | 'date' | 'timestamp' | 'zoned' | 'text' | 'list' | 'object';
 
-const mostDepth = 16;
+export const mostDepth = 16;
 /** Of all columns and the fields in them. */
 const mostFields = 10_000;
 
@@ -122,7 +122,7 @@ function kindOf(value: unknown): Kind {
     case 'boolean':
       return 'bool';
     case 'number':
-      return Number.isInteger(value) && Math.abs(value) < 2 ** 63 ? 'int' : 'float';
+      return Number.isSafeInteger(value) ? 'int' : 'float';
     case 'bigint':
       return BigInt.asIntN(64, value) === value ? 'int' : 'long';
     case 'string': {

@@ -1,0 +1,51 @@
+/** Whatever rows a text has, reading them takes time and memory within bounds (P7, P10, P12). */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Schema } from '#src/arrow/schema/schema.ts';
+import type { TextFormat } from '#src/rows/answer-form.ts';
+import { RowConversion } from '#src/rows/bodies/row-conversion.ts';
+import { decodeFile } from '#test/fixtures/column-decoder.ts';
+import { field, schemaOf } from '#test/fixtures/ipc-writer.ts';
+import { wholeOf } from '#test/fixtures/streams.ts';
+import { inTime } from './in-time.ts';
+
+const text = (of: string): Uint8Array => Uint8Array.from(Buffer.from(of));
+
+async function converted(format: TextFormat, body: string, table?: Schema): Promise<Buffer> {
+  const conversion = new RowConversion({ format, table });
+  return Buffer.concat([...(await conversion.add(text(body))), ...(await conversion.end())]);
+}
+
+describe('rows of text', () => {
+  const doubles = schemaOf([field('x', { kind: 'float', bitWidth: 64 })]);
+  const encoded = schemaOf([
+    field('x', { kind: 'utf8' }, { dictionary: { id: 0n, index: { bitWidth: 32, signed: true }, ordered: false } }),
+  ]);
+
+  it('take time in proportion to their text (P10, P12)', async () => {
+    const digits = converted('json', `[{"x":"${'1'.repeat(100_000)}x"}]`, doubles);
+    await inTime(assert.rejects(digits, /row 1, column x: this text is no float64/), 2_000);
+    const names = Array.from({ length: 60_000 }, (_, i) => `c${i}`).join();
+    await inTime(assert.rejects(converted('csv', `${names}\n`)), 2_000);
+    const distinct = Array.from({ length: 100_000 }, (_, i) => `{"x":"${i}"}`).join('\n');
+    await inTime(converted('ndjson', distinct, encoded), 1_500);
+  });
+
+  it('that are nested too deep behind the first ones are refused with their place (P12)', async () => {
+    const deep = `${'{"a":"t"}\n'.repeat(10_001)}${' '.repeat(300_000)}\n{"a":${'['.repeat(150_000)}${']'.repeat(150_000)}}`;
+    await assert.rejects(converted('ndjson', deep), /line 10003, column a: values are nested more than 16 deep/);
+  });
+
+  it('have numbers with an exponent beyond 2^53 as doubles', async () => {
+    const { file } = await wholeOf(await converted('json', '[{"x":1},{"x":1e17}]'));
+    assert.deepEqual(decodeFile(file), { x: [1, 1e17] });
+  });
+
+  it('of many columns that are left out become batches of bounded size (P7)', async () => {
+    const head = `{${Array.from({ length: 1_000 }, (_, i) => `"a${i}":1`).join()}}\n`;
+    const conversion = new RowConversion({ format: 'ndjson' });
+    const parts = [...(await conversion.add(text(head + '{}\n'.repeat(20_000)))), ...(await conversion.end())];
+    const longest = Math.max(...parts.map(({ length }) => length));
+    assert.ok(longest < 16 << 20, `${longest} bytes`);
+  });
+});
