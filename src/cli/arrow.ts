@@ -86,7 +86,8 @@ function formatOf(input: Buffer, file: string): TextFormat {
 async function* converted(input: Buffer, format: TextFormat, types: readonly Field[]): AsyncGenerator<Uint8Array> {
   const conversion = new RowConversion({ format, given: new Map(types.map((field) => [field.name, field])) });
   try {
-    yield* [...(await conversion.add(input)), ...(await conversion.end())];
+    const parts = [...(await Array.fromAsync(conversion.add(input))), ...(await Array.fromAsync(conversion.end()))];
+    yield* parts;
   } catch (error) {
     throw error instanceof LancegateError ? new CliError(error.message, { cause: error }) : error;
   }

@@ -122,8 +122,8 @@ async function outcomeOf(format: TextFormat, parts: readonly Buffer[], of: Schem
   const conversion = new RowConversion({ format, table: of });
   const stream: Uint8Array[] = [];
   try {
-    for (const part of parts) stream.push(...(await conversion.add(part)));
-    stream.push(...(await conversion.end()));
+    for (const part of parts) stream.push(...(await Array.fromAsync(conversion.add(part))));
+    stream.push(...(await Array.fromAsync(conversion.end())));
   } catch (error) {
     if (error instanceof LancegateError && error.entry.status === 400) return error.message;
     throw error;

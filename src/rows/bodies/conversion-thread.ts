@@ -1,32 +1,51 @@
 /** The thread of `conversions.ts`: reads the rows of several bodies, piece by piece. */
 import { parentPort } from 'node:worker_threads';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { Converted, ToConvert } from './conversions.ts';
+import type { Converted, ConvertedParts, ToConvert } from './conversions.ts';
 import { RowConversion } from './row-conversion.ts';
 
-const conversions = new Map<number, RowConversion>();
+/** An answer has about so many bytes: a few bytes of text can become as many as their table has columns. */
+const answerBytes = 1 << 20;
 
-async function convert(asked: ToConvert): Promise<readonly Uint8Array[]> {
-  const { body, kind } = asked;
-  const conversion = conversions.get(body);
-  switch (kind) {
-    case 'begin':
-      conversions.set(body, new RowConversion(asked));
-      return [];
-    case 'add':
-      return conversion?.add(asked.bytes) ?? [];
-    case 'end':
-      return conversion?.end() ?? [];
-    case 'leave':
-      conversions.delete(body);
-      return [];
+interface BodyInThread {
+  readonly conversion: RowConversion;
+  /** What comes of the last message. */
+  readonly parts: AsyncIterator<Uint8Array>;
+}
+
+const bodies = new Map<number, BodyInThread>();
+
+function partsOf(asked: ToConvert, { conversion, parts }: BodyInThread): AsyncIterator<Uint8Array> {
+  if (asked.kind === 'add') return conversion.add(asked.bytes);
+  return asked.kind === 'end' ? conversion.end() : parts;
+}
+
+async function convert(asked: ToConvert): Promise<Pick<ConvertedParts, 'parts' | 'isMore'>> {
+  const none = { parts: [], isMore: false };
+  if (asked.kind === 'begin') {
+    const conversion = new RowConversion(asked);
+    bodies.set(asked.body, { conversion, parts: conversion.add(new Uint8Array(0)) });
+    return none;
   }
+  const body = bodies.get(asked.body);
+  if (asked.kind === 'leave') bodies.delete(asked.body);
+  if (body === undefined || asked.kind === 'leave') return none;
+  const parts = partsOf(asked, body);
+  bodies.set(asked.body, { ...body, parts });
+  const ready: Uint8Array[] = [];
+  for (let bytes = 0; bytes < answerBytes; ) {
+    const next = await parts.next();
+    if (next.done) return { parts: ready, isMore: false };
+    ready.push(next.value);
+    bytes += next.value.length;
+  }
+  return { parts: ready, isMore: true };
 }
 
 async function answer(asked: ToConvert): Promise<Converted> {
   const { body, kind } = asked;
   try {
-    return { body, kind, parts: await convert(asked) };
+    return { body, kind, ...(await convert(asked)) };
   } catch (error) {
     if (error instanceof LancegateError) return { body, kind, fault: { kind: error.kind, message: error.message } };
     // A defect is one body's: the thread goes on for the others.

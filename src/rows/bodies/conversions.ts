@@ -2,6 +2,7 @@
  * Bodies of text that become Arrow IPC streams. Small ones are converted where they arrive. The others share a thread, so that the
  * event loop goes on serving (P10).
  */
+import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
@@ -12,11 +13,17 @@ import { RowConversion } from './row-conversion.ts';
 export type ToConvert = { readonly body: number } & (
   | { readonly kind: 'begin'; readonly format: TextFormat; readonly table: Schema | undefined }
   | { readonly kind: 'add'; readonly bytes: Uint8Array }
-  | { readonly kind: 'end' | 'leave' }
+  | { readonly kind: 'more' | 'end' | 'leave' }
 );
 
+/** Where `isMore`, the rest of the parts is asked for with `more`. */
+export interface ConvertedParts {
+  readonly parts: readonly Uint8Array[];
+  readonly isMore: boolean;
+}
+
 export type Converted = { readonly body: number; readonly kind: ToConvert['kind'] } & (
-  | { readonly parts: readonly Uint8Array[] }
+  | ConvertedParts
   | { readonly fault: { readonly kind: ErrorName; readonly message: string; readonly cause?: unknown } }
 );
 
@@ -25,7 +32,7 @@ const smallBytes = 32 << 10;
 /** What the bodies of the memory plan cannot reach together; a thread beyond it is ended. */
 const mostHeapMiB = 512;
 
-type Waiting = PromiseWithResolvers<readonly Uint8Array[]>;
+type Waiting = PromiseWithResolvers<ConvertedParts>;
 
 export class Conversions {
   #thread: Worker | undefined;
@@ -45,10 +52,10 @@ export class Conversions {
   }
 
   /** What comes of the message. A body whose thread has ended is refused: another thread does not have the rows before. */
-  async ask(message: ToConvert): Promise<readonly Uint8Array[]> {
+  async ask(message: ToConvert): Promise<ConvertedParts> {
     if (message.kind === 'begin') this.#begun.add(message.body);
     if (!this.#begun.has(message.body)) throw threadEnded();
-    const waiting = Promise.withResolvers<readonly Uint8Array[]>();
+    const waiting = Promise.withResolvers<ConvertedParts>();
     this.#waiting.set(message.body, waiting);
     this.#running().postMessage(message, message.kind === 'add' ? [message.bytes.buffer as ArrayBuffer] : []);
     return waiting.promise;
@@ -78,7 +85,7 @@ export class Conversions {
     if (converted.kind === 'leave') return;
     const waiting = this.#waiting.get(converted.body);
     this.#waiting.delete(converted.body);
-    if ('parts' in converted) waiting?.resolve(converted.parts);
+    if ('parts' in converted) waiting?.resolve(converted);
     else waiting?.reject(faultOf(converted.fault));
   }
 
@@ -151,7 +158,7 @@ class TextConversion {
       held.push(Uint8Array.from(piece));
       heldBytes += piece.length;
       if (heldBytes <= smallBytes) continue;
-      yield* await this.#add(joined(held, heldBytes));
+      yield* this.#add(joined(held, heldBytes));
       [held, heldBytes] = [[], 0];
     }
     const rest = joined(held, heldBytes);
@@ -159,8 +166,8 @@ class TextConversion {
       yield* this.#convertHere(rest);
       return;
     }
-    yield* await this.#add(rest);
-    yield* await this.#conversions.ask({ body: this.#body, kind: 'end' });
+    yield* this.#add(rest);
+    yield* this.#parts({ body: this.#body, kind: 'end' });
   }
 
   /** What the thread has of the body is dropped. */
@@ -170,18 +177,33 @@ class TextConversion {
   }
 
   /** Begins in the thread with the first bytes. */
-  async #add(bytes: Uint8Array): Promise<readonly Uint8Array[]> {
+  async *#add(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
     const body = this.#body;
     if (!this.#isInThread) {
       this.#isInThread = true;
       await this.#conversions.ask({ body, kind: 'begin', format: this.#format, table: this.#table });
     }
-    return this.#conversions.ask({ body, kind: 'add', bytes });
+    yield* this.#parts({ body, kind: 'add', bytes });
+  }
+
+  async *#parts(message: ToConvert): AsyncGenerator<Uint8Array, void, void> {
+    let answered = await this.#conversions.ask(message);
+    yield* answered.parts;
+    while (answered.isMore) {
+      answered = await this.#conversions.ask({ body: message.body, kind: 'more' });
+      yield* answered.parts;
+    }
   }
 
   async *#convertHere(text: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
     const conversion = new RowConversion({ format: this.#format, table: this.#table });
-    yield* await conversion.add(text);
-    yield* await conversion.end();
+    for await (const part of conversion.add(text)) {
+      yield part;
+      if (part.length > smallBytes) await setImmediate(); // a few bytes can become much, and others wait for this thread
+    }
+    for await (const part of conversion.end()) {
+      yield part;
+      if (part.length > smallBytes) await setImmediate();
+    }
   }
 }

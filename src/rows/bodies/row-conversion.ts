@@ -24,7 +24,7 @@ export const firstBytes = 1 << 20;
 /** Bytes of text that become one batch. */
 const batchBytes = 256 << 10;
 /** Values of one batch. A row has them all, also those that its text leaves out. */
-const mostValues = 1 << 20;
+const mostValues = 1 << 18;
 /** Rows are read from so many bytes at once. */
 const pieceBytes = 64 << 10;
 
@@ -64,24 +64,23 @@ export class RowConversion {
     this.#given = given;
   }
 
-  /** The next bytes of the stream, in memory of their own. The piece may be used for something else afterwards. */
-  async add(piece: Uint8Array): Promise<readonly Uint8Array[]> {
-    const parts: Uint8Array[] = [];
+  /** The next bytes of the stream, each when it is asked for, in memory of their own. The piece may be used for something else once it ends. */
+  async *add(piece: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
     const text = this.#mark.strip(piece);
     for (let at = 0; at < text.length; at += pieceBytes) {
       const part = text.subarray(at, at + pieceBytes);
       this.#take(await this.#source.push(part), part.length);
-      parts.push(...this.#ready(false));
+      yield* this.#ready(false);
     }
-    return parts;
   }
 
   /** The last bytes of the stream. */
-  async end(): Promise<readonly Uint8Array[]> {
+  async *end(): AsyncGenerator<Uint8Array, void, void> {
     const rest = this.#mark.rest();
     this.#take(await this.#source.push(rest), rest.length);
     this.#take(await this.#source.end(), 0);
-    return [...this.#ready(true), endOfStream];
+    yield* this.#ready(true);
+    yield endOfStream;
   }
 
   #take(rows: readonly Row[], bytes: number): void {

@@ -1,6 +1,7 @@
 /** Bodies of text share one thread, and what one of them does is felt by no other (P1, P10, P12). */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { Conversions } from '#src/rows/bodies/conversions.ts';
 import { inTime } from './in-time.ts';
@@ -30,5 +31,40 @@ describe('conversions', () => {
       for (const byte of row) yield Uint8Array.of(byte);
     }
     await inTime(Array.fromAsync(conversions.open('ndjson').convert(body())), 4_000);
+  });
+
+  it('make no more of a few bytes than is asked for (P7)', async () => {
+    await using conversions = new Conversions();
+    const head = `{${Array.from({ length: 5_000 }, (_, i) => `"a${i}":1`).join()}}\n`;
+    const conversion = conversions.open('ndjson');
+    async function* body() {
+      yield text(head + '{}\n'.repeat(40_000));
+    }
+    const before = process.memoryUsage.rss();
+    let bytes = 0;
+    for await (const part of conversion.convert(body())) {
+      bytes += part.length;
+      if (bytes > 32 << 20) break;
+    }
+    conversion.close();
+    const taken = process.memoryUsage.rss() - before;
+    assert.ok(bytes > 32 << 20 && taken < 400 << 20, `${taken} bytes`);
+  });
+
+  it('of few bytes that become much let others go on meanwhile (P10)', async () => {
+    await using conversions = new Conversions();
+    const conversion = conversions.open('ndjson');
+    async function* body() {
+      yield text(`{"v":[${'0,'.repeat(1_535)}0]}\n${'{}\n'.repeat(9_000)}`);
+    }
+    let isOver = false;
+    let turns = 0;
+    const others = (async () => {
+      for (; !isOver; turns++) await setImmediate();
+    })();
+    await Array.fromAsync(conversion.convert(body()));
+    isOver = true;
+    await others;
+    assert.ok(turns > 10, `${turns} turns`);
   });
 });

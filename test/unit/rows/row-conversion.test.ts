@@ -11,9 +11,14 @@ import { inTime } from './in-time.ts';
 
 const text = (of: string): Uint8Array => Uint8Array.from(Buffer.from(of));
 
+const partsOf = async (conversion: RowConversion, body: string): Promise<Uint8Array[]> => [
+  ...(await Array.fromAsync(conversion.add(text(body)))),
+  ...(await Array.fromAsync(conversion.end())),
+];
+
 async function converted(format: TextFormat, body: string, table?: Schema): Promise<Buffer> {
   const conversion = new RowConversion({ format, table });
-  return Buffer.concat([...(await conversion.add(text(body))), ...(await conversion.end())]);
+  return Buffer.concat(await partsOf(conversion, body));
 }
 
 describe('rows of text', () => {
@@ -44,7 +49,7 @@ describe('rows of text', () => {
   it('of many columns that are left out become batches of bounded size (P7)', async () => {
     const head = `{${Array.from({ length: 1_000 }, (_, i) => `"a${i}":1`).join()}}\n`;
     const conversion = new RowConversion({ format: 'ndjson' });
-    const parts = [...(await conversion.add(text(head + '{}\n'.repeat(20_000)))), ...(await conversion.end())];
+    const parts = await partsOf(conversion, head + '{}\n'.repeat(20_000));
     const longest = Math.max(...parts.map(({ length }) => length));
     assert.ok(longest < 16 << 20, `${longest} bytes`);
   });
