@@ -99,7 +99,7 @@ async function startNginx(
 
 /** By the command of the page, beside a replica, from a folder where nothing may be written. */
 async function firstToken(settings: Settings, cwd: string): Promise<string> {
-  const [, words = ''] = /exec replica-1 \\\n {2}node bin\/lancegate\.js (.*)\n/.exec(deployed('README.md')) ?? [];
+  const [, words = ''] = /exec replica-1 \\\n {2}lancegate (.*)\n/.exec(deployed('README.md')) ?? [];
   const { stdout } = await promisify(execFile)(process.execPath, [main, ...words.split(' ')], { env: settings, cwd });
   assert.deepEqual(readdirSync(cwd), []);
   return stdout.trim();
@@ -173,11 +173,11 @@ describe('with TLS on every way', { skip: without ?? false }, () => {
   });
 
   test('the health check of the image sees that a replica answers, and that none does', () => {
-    const [, command = ''] = /^HEALTHCHECK .*CMD (\[.*\])$/m.exec(deployed('Dockerfile')) ?? [];
-    const [, ...args] = JSON.parse(command) as string[];
-    const check = (env: Settings) => spawnSync(process.execPath, args, { env }).status;
+    const [, command = ''] = /^HEALTHCHECK .*CMD (curl .*)$/m.exec(deployed('Dockerfile')) ?? [];
+    const check = (env: Settings) =>
+      spawnSync('sh', ['-c', command], { env: { PATH: process.env.PATH, ...env } }).status;
     for (const { environment } of replicas) assert.equal(check(environment), 0);
-    assert.equal(check({ ...replicas[0]?.environment, LANCEGATE_PORT: '1' }), 1);
+    assert.equal(check({ ...replicas[0]?.environment, LANCEGATE_PORT: '1' }), 7); // curl: nothing was reached
   });
 
   test('a replica needs both variables to reach a store whose CA nobody else knows', async () => {
