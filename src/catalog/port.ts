@@ -282,8 +282,8 @@ export interface CreationCatalog {
 
 export interface TransactionCatalog {
   /**
-   * Until it is disposed of, a full disk does not refuse the write intents and records of a commit of so many writes. To be called
-   * before the commit. Throws `StorageFull`.
+   * Until it is disposed of, a full disk does not refuse the write intents and records of a commit of so many writes, or the
+   * publication of a table. To be called before either. Throws `StorageFull`.
    */
   reserveRoom(records: number, answers: number): Disposable;
   /**

@@ -46,8 +46,10 @@ export interface SqlSession {
   read<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
   /** Serialisable; durable when it resolves; undone when `work` throws. */
   transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
+  /** As `transact`, also where a full disk has no more room than was kept: for who reserved it, and for what frees names or files. */
+  transactInRoom<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
   /**
-   * As `transact`, for what happens to files that are written already: where the database is lost it is repeated for a while,
+   * As `transactInRoom`, for what happens to files that are written already: where the database is lost it is repeated for a while,
    * also where it may have been committed. So `work` does no harm when it is repeated, and returns what it returned at first.
    */
   insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
@@ -102,6 +104,7 @@ function methodsOf(session: SqlSession, requireOwned: RequireOwned | undefined) 
   return {
     reading: methodsBy((work) => session.read(work)),
     writing: methodsBy((work) => session.transact(work)),
+    writingInRoom: methodsBy((work) => session.transactInRoom(work)),
     insisting: methodsBy((work) => session.insist(work)),
     reserveRoom: (records: number, answers: number) => session.reserveRoom(records, answers),
     owning,
@@ -136,7 +139,7 @@ type AnsweredTable = AnswerOf<TableRecord>;
 type AnsweredNamespace = AnswerOf<NamespaceRecord>;
 
 /** Which namespaces exist. */
-const namespaceMethods = ({ reading, writing }: Methods): NamespaceCatalog & DatabaseCatalog => ({
+const namespaceMethods = ({ reading, writing, writingInRoom }: Methods): NamespaceCatalog & DatabaseCatalog => ({
   createNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
     andAnswer(db, createNamespace(db, path, properties), answered),
   ),
@@ -145,7 +148,7 @@ const namespaceMethods = ({ reading, writing }: Methods): NamespaceCatalog & Dat
   ),
   findNamespace: reading(namespaces.findNamespace),
   listNamespaces: reading(namespaces.listNamespaces),
-  dropNamespace: writing((db, path: NamespacePath, answered?: AnswerOf<void>) =>
+  dropNamespace: writingInRoom((db, path: NamespacePath, answered?: AnswerOf<void>) =>
     andAnswer(db, dropNamespace(db, path), answered),
   ),
   namespacesUnder: reading(namespaces.namespacesUnder),
@@ -166,7 +169,10 @@ async function dropNamespace(db: CatalogDb, path: NamespacePath): Promise<void> 
 }
 
 /** Which tables exist. */
-function tableMethods({ reading, writing, insisting, owning }: Methods, newId: NewId): TableCatalog & CreationCatalog {
+function tableMethods(
+  { reading, writing, writingInRoom, insisting, owning }: Methods,
+  newId: NewId,
+): TableCatalog & CreationCatalog {
   const newTableId = (): TableId => newId() as TableId;
   return {
     findTable: reading(tableRows.findTable),
@@ -187,19 +193,19 @@ function tableMethods({ reading, writing, insisting, owning }: Methods, newId: N
         andAnswer(db, tables.renameTable(db, from, to), answered),
       ),
     ),
-    dropTable: writing(
+    dropTable: writingInRoom(
       owning(first, (db, ref: TableRef, answered?: AnsweredTable) =>
         andAnswer(db, tables.removeTable(db, ref, 'discarded'), answered),
       ),
     ),
-    deregisterTable: writing(
+    deregisterTable: writingInRoom(
       owning(first, (db, ref: TableRef, answered?: AnsweredTable) =>
         andAnswer(db, tables.removeTable(db, ref, 'retired'), answered),
       ),
     ),
     locationsAt: reading(creations.locationsAt),
     isLocationFresh: reading(creations.isLocationFresh),
-    forgetDiscarded: writing(creations.forgetDiscarded),
+    forgetDiscarded: writingInRoom(creations.forgetDiscarded),
 
     reserveCreation: writing(
       owning(first, (db, ref: TableRef, existing: TableId | undefined, location: Location) =>
@@ -211,9 +217,9 @@ function tableMethods({ reading, writing, insisting, owning }: Methods, newId: N
         creations.publishCreation(db, creation, publication, newTableId()),
       ),
     ),
-    abandonCreation: writing(creations.abandonCreation),
-    isReserved: writing(creations.isReserved),
-    unfinished: writing(async (db, ref) => ({
+    abandonCreation: writingInRoom(creations.abandonCreation),
+    isReserved: writingInRoom(creations.isReserved),
+    unfinished: writingInRoom(async (db, ref) => ({
       creations: await creations.unfinishedCreations(db, ref),
       discarded: await creations.discardedLocations(db, ref),
     })),
@@ -224,6 +230,7 @@ function tableMethods({ reading, writing, insisting, owning }: Methods, newId: N
 const commitMethods = ({
   reading,
   writing,
+  writingInRoom,
   insisting,
   reserveRoom,
   owning,
@@ -237,21 +244,21 @@ const commitMethods = ({
     }),
   ),
   findTransaction: reading(commits.findTransaction),
-  forgetTransactions: writing(commits.forgetTransactions),
+  forgetTransactions: writingInRoom(commits.forgetTransactions),
 
-  recordIntents: writing(owning(allNamed, commits.insertIntents)),
+  recordIntents: writingInRoom(owning(allNamed, commits.insertIntents)),
   writeIntents: reading(commits.writeIntents),
-  withdrawIntent: writing(owning(perhapsNamed, commits.withdrawIntent)),
+  withdrawIntent: writingInRoom(owning(perhapsNamed, commits.withdrawIntent)),
   findKeyed: reading(commits.findKeyed),
-  forgetKeys: writing(commits.forgetKeys),
+  forgetKeys: writingInRoom(commits.forgetKeys),
 
   markOpenForWriting: writing(owningOf(({ tableId }) => tableId, commits.markOpenForWriting)),
   acknowledgeVersion: writing(owningOf((tableId) => tableId, commits.acknowledgeVersion)),
   recoveryMarks: reading(commits.listOpenBranches),
-  closeBranch: writing(owningOf((tableId) => tableId, commits.closeBranch)),
+  closeBranch: writingInRoom(owningOf((tableId) => tableId, commits.closeBranch)),
   acknowledgedVersion: reading(commits.acknowledgedVersion),
   acknowledgedBranches: reading(commits.acknowledgedBranches),
-  forgetBranch: writing(owningOf((tableId) => tableId, commits.forgetBranch)),
+  forgetBranch: writingInRoom(owningOf((tableId) => tableId, commits.forgetBranch)),
 });
 
 /** The catalog of one of several replicas, which owns `names`. */

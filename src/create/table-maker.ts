@@ -6,6 +6,7 @@ import type {
   Publication,
   TableCatalog,
   TableRecord,
+  TransactionCatalog,
   Unfinished,
 } from '../catalog/port.ts';
 import type { ClonedVersion, Datasets, Locations, StagedTable } from '../engine/port/engine.ts';
@@ -27,7 +28,7 @@ interface NewTableRequest {
 }
 
 interface CreationDeps {
-  readonly catalog: CreationCatalog & Pick<TableCatalog, 'locationsAt'>;
+  readonly catalog: CreationCatalog & Pick<TableCatalog, 'locationsAt'> & Pick<TransactionCatalog, 'reserveRoom'>;
   readonly engine: Locations & Datasets;
   readonly clock: Clock;
   readonly newId: NewId;
@@ -270,6 +271,7 @@ export class TableCreation implements AsyncDisposable {
     const { properties, storageOptions } = record;
     const committedAtMs = clock.nowMs();
     const transaction = { id: transactionId, operation, branch: undefined, version, outcome, committedAtMs };
+    using _room = catalog.reserveRoom(1, 1);
     await catalog.publishCreation(this.#request.reservation, { properties, storageOptions, transaction, answer });
     this.#isPublished = true;
     metrics.createFinished();

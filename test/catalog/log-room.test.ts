@@ -6,7 +6,7 @@ import { describe, type TestContext, test } from 'node:test';
 import type { RequestOwner } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import type { IdempotencyKey, TableId, TransactionId } from '#src/kernel/ids.ts';
-import { table, transactionOf } from '#test/contract/catalog/fixtures.ts';
+import { path, table, transactionOf } from '#test/contract/catalog/fixtures.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
 
@@ -72,6 +72,16 @@ describe('the room in the log of the catalog', () => {
     );
     assert.equal(logBytes(), before);
     for (const room of rooms) room[Symbol.dispose]();
+  });
+
+  test('is not for what others write meanwhile', async (t) => {
+    const { catalog, logBytes } = await opened(t);
+    const { records, answers } = commitOf(new Random(11), 4);
+    using _ = catalog.reserveRoom(4, 4);
+    for (let other = 0; other < 40; other += 1) await catalog.createNamespace(path(`n${other}`), {});
+    const before = logBytes();
+    await catalog.recordTransactions(records, answers);
+    assert.equal(logBytes(), before);
   });
 
   test('stays the same for as long as commits follow each other', async (t) => {

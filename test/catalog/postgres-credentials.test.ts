@@ -34,6 +34,7 @@ describe('credentials in a PostgreSQL catalog', { skip: withoutPostgres ?? false
         return other.read(work);
       },
       transact: (work) => other.transact(work),
+      transactInRoom: (work) => other.transactInRoom(work),
       insist: (work) => other.insist(work),
       reserveRoom: (records, answers) => other.reserveRoom(records, answers),
       close: () => other.close(),

@@ -45,6 +45,10 @@ export class PostgresSession implements SqlSession {
     return this.#run(this.#untilNotOvertaken(() => onceMore(() => this.#transactOnce(work))));
   }
 
+  transactInRoom<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
+    return this.transact(work);
+  }
+
   /** Needs no look for the outcome of a `COMMIT`: the next one brings it about, or finds it. */
   insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
     return this.#run(this.#whileItMayHeal(() => this.#untilNotOvertaken(() => this.#serialisable(work))));

@@ -15,6 +15,9 @@ const saltBytes = 8;
 /** One write makes room for many transactions. */
 const stepBytes = 2 ** 18;
 
+/** Kept with what is reserved: for transactions that reserve nothing, since they free names and files. */
+const freeingBytes = 2 ** 19;
+
 export class LogRoom {
   readonly #logFile: number;
   #reservedBytes = 0;
@@ -29,13 +32,18 @@ export class LogRoom {
 
   /** For transactions of so many bytes until it is disposed of. Throws the error of `node:fs` where the disk is full. */
   reserve(bytes: number): Disposable {
-    this.#lengthen(this.#endOfLog() + this.#reservedBytes + bytes);
+    this.#lengthen(this.#endOfLog() + this.#reservedBytes + bytes + freeingBytes);
     this.#reservedBytes += bytes;
     return {
       [Symbol.dispose]: () => {
         this.#reservedBytes -= bytes;
       },
     };
+  }
+
+  /** So that a transaction of so many bytes takes nothing of what is reserved. Throws as `reserve` does. */
+  keepReserved(bytes: number): void {
+    if (this.#reservedBytes > 0) this.reserve(bytes)[Symbol.dispose]();
   }
 
   /** By zeros, which SQLite takes for the end of its log. What was written before a failure stays: it is room. */

@@ -51,19 +51,17 @@ export class SqliteSession implements SqlSession {
     return this.#run(work(this.#db));
   }
 
+  /** It leaves the room that is reserved to those who reserved it. */
   transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
-    return this.#run(
-      this.#write(async () => {
-        this.#file?.requireSame();
-        const result = await this.#db.transaction().execute(work);
-        this.#limitLog();
-        return result;
-      }),
-    );
+    return this.#inTurn(work, () => this.#log.keepReserved(leastReserved));
+  }
+
+  transactInRoom<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
+    return this.#inTurn(work);
   }
 
   insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result> {
-    return this.transact(work);
+    return this.#inTurn(work);
   }
 
   reserveRoom(records: number, answers: number): Disposable {
@@ -75,6 +73,18 @@ export class SqliteSession implements SqlSession {
     await this.#lastWrite;
     await this.#db.destroy();
     this.#log.close();
+  }
+
+  #inTurn<Result>(work: (db: CatalogDb) => Promise<Result>, prepare?: () => void): Promise<Result> {
+    return this.#run(
+      this.#write(async () => {
+        this.#file?.requireSame();
+        prepare?.();
+        const result = await this.#db.transaction().execute(work);
+        this.#limitLog();
+        return result;
+      }),
+    );
   }
 
   #limitLog(): void {
@@ -234,11 +244,12 @@ export class WriteAheadLog {
 
   /** See `LogRoom`. Throws `StorageFull`. */
   reserve(bytes: number): Disposable {
-    try {
-      return this.#room.reserve(bytes);
-    } catch (error) {
-      throw fullDiskOf(error);
-    }
+    return this.#orFull(() => this.#room.reserve(bytes));
+  }
+
+  /** See `LogRoom`. Throws `StorageFull`. */
+  keepReserved(bytes: number): void {
+    this.#orFull(() => this.#room.keepReserved(bytes));
   }
 
   /** The session calls this after each commit, before any other query can read what it brought. */
@@ -278,6 +289,14 @@ export class WriteAheadLog {
   close(): void {
     closeSync(this.#logFile);
     closeSync(this.#databaseFile);
+  }
+
+  #orFull<Result>(lengthen: () => Result): Result {
+    try {
+      return lengthen();
+    } catch (error) {
+      throw fullDiskOf(error);
+    }
   }
 
   async #syncLog(): Promise<void> {
