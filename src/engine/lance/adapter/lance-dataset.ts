@@ -140,7 +140,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined> {
-    return engineCall('open', async () => this.#commits?.shadows.view(version, columns, limits));
+    return engineCall('local folder', async () => this.#commits?.shadows.view(version, columns, limits));
   }
 
   liveRows(): LiveRows | undefined {

@@ -141,7 +141,7 @@ export class LanceEngine implements Engine {
       const surroundings = { lineage, branch, caches, requireBounded, ...processes };
       const mirror = this.#mirrors?.of(location, branch);
       if (mirror !== undefined) {
-        await engineCall('first look', () => mirror.open());
+        await engineCall('local folder', () => mirror.open());
         const commits = this.#ownCommits(request, mirror);
         const onBranchDeleted = (gone: BranchName) => this.#mirrors?.forgetBranch(location, gone, this.#forgetShadows);
         const parts = { ...surroundings, mirror, commits, onBranchDeleted };

@@ -8,7 +8,8 @@ import type {
   VectorIndexType,
   VectorOptions,
 } from '../../port/index-spec.ts';
-import type { NativeIndex, NativeTable } from './native.ts';
+import { type NativeIndex, type NativeTable, requireTemporaryFolder } from './native.ts';
+import { isPanic } from './translate-errors.ts';
 
 /**
  * The number of partitions that was asked for. The engine does not record it; so the lift writes it among the hints of the stored
@@ -16,11 +17,18 @@ import type { NativeIndex, NativeTable } from './native.ts';
  */
 export const partitionsHint = 'lancegate.ivf.num_partitions';
 
-/** Builds the index in place of the one of this name; one commit of the engine. */
-export const buildNativeIndex = (
+/** Builds the index in place of the one of this name; one commit of the engine. `StorageUnavailable` as `newSession`. */
+export async function buildNativeIndex(
   table: Pick<NativeTable, 'createIndex'>,
   { name, column, options }: IndexSpec,
-): Promise<void> => table.createIndex(nativeForm(options), column, true, undefined, name);
+): Promise<void> {
+  try {
+    await table.createIndex(nativeForm(options), column, true, undefined, name);
+  } catch (error) {
+    if (isPanic(error)) requireTemporaryFolder(); // it works in one, and on a full disk it panics
+    throw error;
+  }
+}
 
 /** The public class wraps it. */
 const nativeForm = (options: IndexOptions): unknown => (publicForm(options) as unknown as { inner: unknown }).inner;

@@ -156,7 +156,7 @@ export function newSession(indexCacheBytes: number, metadataCacheBytes: number):
 }
 
 /** The engine makes one with each session, and ends the whole process where it cannot, as on a full disk. */
-function requireTemporaryFolder(): void {
+export function requireTemporaryFolder(): void {
   const within = tmpdir();
   try {
     rmdirSync(mkdtempSync(join(within, 'lancegate-')));

@@ -118,6 +118,11 @@ const unreadableRows: Rule = [
   'the data of a record batch cannot be read: its values do not fit its types',
 ];
 
+/** The rows of a table were checked before they were stored: what panics over them is at fault itself. */
+const panicked: Rule = [/[Pp]anic/, 'Internal', 'the storage engine failed'];
+
+export const isPanic = (error: unknown): boolean => error instanceof Error && panicked[0].test(error.message);
+
 const branchRules: readonly Rule[] = [
   [/_versions\/\d+\.manifest/, 'TableVersionNotFound', 'the table has no such version'],
   [/Ref is invalid: ([^/\n]+?)(?: {2}Caused|, \/|$)/, 'InvalidInput', 'the branch name is not valid: {part}'],
@@ -229,14 +234,14 @@ const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'replace',
   'index',
   'new branch',
-  'first look',
+  'local folder',
 ]);
 
 /** What was being done; decides which shapes are looked for. */
 export type EngineCall =
   | 'open'
-  /** A branch of a store is looked up for the first time, which fills its folder here. */
-  | 'first look'
+  /** A folder of this process is filled: with what is known of a branch of a store, or with a view. */
+  | 'local folder'
   | 'create'
   | 'append'
   | 'merge'
@@ -261,7 +266,7 @@ export type EngineCall =
 
 const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   open: openRules,
-  'first look': openRules,
+  'local folder': openRules,
   create: [...createRules, ...rowRules, unreadableRows],
   append: [...rowRules, unreadableRows],
   merge: [...filterRules, ...rowRules, unreadableRows],
@@ -274,8 +279,8 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   count: [rowNames, ...filterRules, ...evaluationRules],
   branch: branchRules,
   'new branch': branchRules,
-  maintain: [...rowRules, unreadableRows],
-  index: [...indexRules, ...rowRules, unreadableRows],
+  maintain: [panicked, ...rowRules, unreadableRows],
+  index: [panicked, ...indexRules, ...rowRules, unreadableRows],
   sync: [],
   remove: [],
 };

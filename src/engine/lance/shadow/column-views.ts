@@ -42,9 +42,15 @@ export class ColumnViews {
     const name = randomUUID();
     const folder = join(stagingFolder, `${name}.lance`);
     const versions = join(folder, '_versions');
-    mkdirSync(versions, { recursive: true });
-    writeFileSync(join(versions, manifestNames(version)[0]), manifest);
-    return new FolderView(folder, (what) => this.read(name, { ...what, ...limits }));
+    const view = new FolderView(folder, (what) => this.read(name, { ...what, ...limits }));
+    try {
+      mkdirSync(versions, { recursive: true });
+      writeFileSync(join(versions, manifestNames(version)[0]), manifest);
+    } catch (error) {
+      view.discard();
+      throw error;
+    }
+    return view;
   }
 
   /** Of a dataset in the staging folder, at its newest version. */
