@@ -82,6 +82,7 @@ const orderOfSubRooms = {
   http: ['body', 'openapi', 'forwarding', 'admission', 'routes'],
   'http/routes': ['changes', 'indexes', 'refs'],
   rows: ['answers', 'bodies'],
+  cli: ['remote', 'credentials'],
 };
 
 /** Rules that name no folder find nothing in it. */
@@ -147,6 +148,7 @@ module.exports = {
     vendorRule('pg-only-in-the-postgres-catalog', 'node_modules/(pg|pg-[^/]+)/', ['^src/catalog/postgres/']),
     vendorRule('cedar-only-in-auth', 'node_modules/@cedar-policy/', ['^src/auth/']),
     vendorRule('jose-only-in-auth', 'node_modules/(jose|oauth4webapi)/', ['^src/auth/']),
+    vendorRule('commander-only-in-cli', 'node_modules/commander/', ['^src/cli/']),
     vendorRule('pino-only-in-telemetry', 'node_modules/(pino|prom-client)/', ['^src/telemetry/']),
     {
       name: 'kernel-does-no-io',

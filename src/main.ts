@@ -57,6 +57,8 @@ function openFilesLimit(): number {
 
 // A log that cannot be written, on a full disk or with its reader gone, is no reason to end the service.
 process.stderr.on('error', () => undefined);
+// Who writes learns of it.
+process.stdout.on('error', () => undefined);
 
 const context: CliContext = {
   // With the temporary folder of the system, which a process of ours falls back on.

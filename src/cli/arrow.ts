@@ -33,7 +33,7 @@ const options = {
 
 export const arrowCommand: Command = {
   name: 'arrow',
-  usage: 'arrow FILE [--types COLUMN=TYPE,…]',
+  positionals: 'FILE',
   summary: 'Converts JSON, newline-delimited JSON, CSV or an Arrow file into an Arrow IPC stream. FILE may be `-`.',
   options: Object.values(options),
 

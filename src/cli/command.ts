@@ -1,43 +1,31 @@
 import { join } from 'node:path';
 import type { Credentials } from '../catalog/credentials.ts';
-import { showOptions, showSettings } from '../config/describe-config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Machine } from '../config/fit-defaults.ts';
 import type { Option } from '../config/options.ts';
 import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-export interface Command {
+interface CommandWords {
   readonly name: string;
-  readonly usage: string;
   /** One sentence or two. */
   readonly summary: string;
-  /** Flags for the help text; undefined shows all settings. */
-  readonly options: readonly Option<unknown>[] | undefined;
+}
+
+export interface Command extends CommandWords {
+  /** What stands between the name and the flags, such as `TABLE`. */
+  readonly positionals?: string;
+  /** Flags for the help text. */
+  readonly options: readonly Option<unknown>[];
   /** Resolves when the command is done. Throws `UsageError` or `CliError` for what the caller can put right. */
   run(args: readonly string[], context: CliContext): Promise<void>;
 }
 
-type Run = Command['run'];
-
-/** Runs the action that the first argument names. `UsageError` lists the actions. */
-export const runAction =
-  (command: string, actions: Readonly<Record<string, Run>>): Run =>
-  async ([action = '', ...args], context) => {
-    if (!Object.hasOwn(actions, action)) {
-      throw new UsageError([`${command} needs one of: ${Object.keys(actions).join(', ')}`]);
-    }
-    await actions[action]!(args, context);
-  };
-
-export function helpText(commands: readonly Command[]): string {
-  const rows = commands.map(({ usage, summary }) => `  lancegate ${usage}\n      ${summary}\n`);
-  return `lancegate: a write service for Lance tables\n\n${rows.join('')}\n\`lancegate COMMAND --help\` shows the flags of a command.\n`;
-}
-
-export function commandHelp({ usage, summary, options }: Command): string {
-  const flags = options === undefined ? showSettings() : showOptions(options);
-  return `lancegate ${usage}\n\n${summary}\n\n${flags}`;
+/** Commands that are called by two words, such as `key create`. */
+export interface CommandGroup extends CommandWords {
+  /** An older name. */
+  readonly alias?: string;
+  readonly commands: readonly Command[];
 }
 
 /** Of the package. */
@@ -64,6 +52,8 @@ export class UsageError extends Error {
 
 export interface Output {
   readonly isTTY?: boolean;
+  /** Of a terminal. */
+  readonly columns?: number;
   write(data: string | Uint8Array, done?: (error?: Error | null) => void): unknown;
 }
 

@@ -14,8 +14,8 @@ const options = {
 
 export const configCommand: Command = {
   name: 'config',
-  usage: 'config [any flag of serve] [--markdown]',
-  summary: 'Prints the effective configuration and where each value comes from; secrets are masked.',
+  summary:
+    'Prints the effective configuration and where each value comes from; secrets are masked. Takes all flags of serve.',
   options: Object.values(options),
 
   async run(args, context) {

@@ -21,8 +21,8 @@ const options = {
 
 export const devCommand = (startService: StartService): Command => ({
   name: 'dev',
-  usage: 'dev [--sample] [any flag of serve]',
-  summary: 'Runs the service to try it out: on a terminal it makes an API key, and prints it with commands to paste.',
+  summary:
+    'Runs the service to try it out: on a terminal it makes an API key, and prints it with commands to paste. Takes all flags of serve.',
   options: Object.values(options),
 
   async run(args, context) {

@@ -1,14 +1,15 @@
-import { nearest } from '../kernel/nearest-word.ts';
+import { CommanderError } from 'commander';
 import { redactText } from '../telemetry/redact.ts';
-import { apiKeyCommand } from './api-key.ts';
 import { arrowCommand } from './arrow.ts';
-import { type CliContext, type Command, commandHelp, helpText, UsageError, versionOf, write } from './command.ts';
+import { type CliContext, type Command, type CommandGroup, UsageError, versionOf, write } from './command.ts';
 import { configCommand } from './config.ts';
+import { issuerKeyCommands } from './credentials/issuer-key.ts';
+import { keyCommands } from './credentials/key.ts';
+import { tokenCommand } from './credentials/token.ts';
 import { devCommand } from './dev.ts';
-import { issuerKeyCommand } from './issuer-key.ts';
-import { maintainCommand } from './maintain.ts';
+import { programOf } from './program.ts';
+import { maintainCommand } from './remote/maintain.ts';
 import { type StartService, serveCommand } from './serve.ts';
-import { tokenCommand } from './token.ts';
 
 export type ExitCode = 0 | 1 | 2;
 
@@ -22,39 +23,48 @@ export async function runCli(
     devCommand(startService),
     serveCommand(startService),
     tokenCommand,
-    apiKeyCommand,
-    issuerKeyCommand,
+    keyCommands,
+    issuerKeyCommands,
     configCommand,
     arrowCommand,
     maintainCommand,
   ];
   try {
-    await dispatch(args, commands, context);
-    return 0;
+    return await runProgram(args, commands, context);
   } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EPIPE') return 0; // who reads has seen enough
     await write(context.stderr, explain(error));
     return error instanceof UsageError ? 2 : 1;
   }
 }
 
-async function dispatch(args: readonly string[], commands: readonly Command[], context: CliContext): Promise<void> {
-  const [name, ...rest] = args;
-  if (name === undefined || ['help', '--help', '-h'].includes(name)) {
-    const topic = commands.find((command) => command.name === rest[0]);
-    return write(context.stdout, topic ? commandHelp(topic) : helpText(commands));
+async function runProgram(
+  args: readonly string[],
+  commands: readonly (Command | CommandGroup)[],
+  context: CliContext,
+): Promise<ExitCode> {
+  const shown: string[] = [];
+  const refused: string[] = [];
+  const output = { shown: (text: string) => shown.push(text), refused: (text: string) => refused.push(text) };
+  const program = programOf(commands, versionOf(context), context, output);
+  try {
+    await program.parseAsync(args.length === 0 ? ['--help'] : args, { from: 'user' });
+  } catch (error) {
+    if (!(error instanceof CommanderError)) throw error;
+    if (error.exitCode !== 0) {
+      await write(context.stderr, error.code === 'commander.help' ? refused.join('') : mistaken(error));
+      return 2;
+    }
   }
-  if (['version', '--version'].includes(name)) return write(context.stdout, `lancegate ${versionOf(context)}\n`);
-  const command = commands.find((candidate) => candidate.name === name) ?? refuseCommand(name, commands);
-  if (rest.includes('--help') || rest.includes('-h')) return write(context.stdout, commandHelp(command));
-  await command.run(rest, context);
+  await write(context.stdout, shown.join(''));
+  return 0;
 }
 
-function refuseCommand(name: string, commands: readonly Command[]): never {
-  const names = commands.map((command) => command.name);
-  const meant = nearest(name, names);
-  const hint =
-    meant === undefined ? `the commands are ${names.join(', ')}, help and version` : `did you mean ${meant}?`;
-  throw new UsageError([`unknown command ${JSON.stringify(name)}; ${hint}`]);
+/** One sentence of commander, perhaps with what was meant. */
+function mistaken({ message }: CommanderError): string {
+  const [what, meant] = message.replace(/^error: /, '').split('\n');
+  const next = meant === undefined ? '`lancegate --help` lists the commands' : meant.replace(/^\((.*)\)$/, '$1');
+  return `lancegate: ${what}; ${next.replace(/^D/, 'd')}\n`;
 }
 
 /** For a person, who needs no stack, unless the error is a defect of ours. */

@@ -3,7 +3,8 @@
  * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
 import type { Environment } from '../config/environment.ts';
-import type { Config } from '../config/settings.ts';
+import type { Option } from '../config/options.ts';
+import { type Config, settings } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
 import { type CliContext, CliError, type Command, versionOf, write } from './command.ts';
@@ -35,9 +36,8 @@ export interface StartParts {
 
 export const serveCommand = (startService: StartService): Command => ({
   name: 'serve',
-  usage: 'serve [--data DIR] [--host H] [--port P] [--base-path /x] …',
   summary: 'Runs the service until SIGTERM. Every flag is also an environment variable.',
-  options: undefined,
+  options: Object.values<Option<unknown>>(settings),
 
   async run(args, context) {
     const syntax = { options: {}, settingNames: allSettingNames };

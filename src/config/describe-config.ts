@@ -1,5 +1,4 @@
 import { environmentFileName, environmentName } from './environment.ts';
-import type { Option } from './options.ts';
 import type { ConfigReading } from './read-config.ts';
 import { type Group, groups, type Setting, type SettingName, settings } from './settings.ts';
 
@@ -16,22 +15,6 @@ export function showConfig(reading: ConfigReading): string {
   });
   return alignColumns(rows);
 }
-
-/** The flags of a command, for its help text. */
-export function showOptions(options: Iterable<Option<unknown>>): string {
-  return alignColumns([...options].map((option) => [`  ${usage(option)}`, summary(option)]));
-}
-
-/** Every setting by group, for `lancegate serve --help`. */
-export function showSettings(): string {
-  return groupNames.map((group) => `${groups[group]}:\n${showOptions(settingsOf(group))}`).join('\n');
-}
-
-const usage = ({ flag, type }: Option<unknown>): string =>
-  type.arity === 'switch' ? `--[no-]${flag}` : `--${flag} ${type.placeholder}`;
-
-const summary = (option: Option<unknown>): string =>
-  option.default === undefined ? option.doc : `${option.doc} [${option.default}]`;
 
 /** docs/configuration.md, whole. */
 export function configurationMarkdown(): string {

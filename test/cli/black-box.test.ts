@@ -94,7 +94,7 @@ test('api-key create prints a key once, list shows it without its secret, revoke
 
 test('api-key says what it needs, and which key it does not know', () => {
   const data = ['--data', join(scratch, 'keys')];
-  assert.match(lancegate(['api-key']).stderr, /api-key needs one of: create, list, revoke/);
+  assert.match(lancegate(['api-key']).stderr, /create.*list.*revoke/s);
   assert.match(lancegate(['api-key', 'revoke', ...data]).stderr, /ID is missing/);
   assert.match(lancegate(['api-key', 'revoke', 'nobody', ...data]).stderr, /there is no API key "nobody"/);
   assert.match(lancegate(['api-key', 'list', 'all', ...data]).stderr, /unexpected argument "all"/);
@@ -128,11 +128,11 @@ test('arrow reads a file and writes a stream that a pipe can carry', () => {
 });
 
 test('help is printed on stdout, a mistyped command is answered with the one meant', () => {
-  assert.match(lancegate(['help']).stdout, /^ {2}lancegate serve /m);
+  assert.match(lancegate(['help']).stdout, /^ {2}serve /m);
   assert.deepEqual(lancegate(['tokne']), {
     code: 2,
     stdout: '',
-    stderr: 'lancegate: unknown command "tokne"; did you mean token?\n',
+    stderr: "lancegate: unknown command 'tokne'; did you mean token?\n",
   });
 });
 

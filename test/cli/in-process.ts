@@ -18,7 +18,7 @@ export class Collector implements Output {
   readonly isTTY = false;
   readonly #chunks: Buffer[] = [];
 
-  write(data: string | Uint8Array, done?: () => void): void {
+  write(data: string | Uint8Array, done?: (error?: Error) => void): void {
     this.#chunks.push(Buffer.from(data as Uint8Array));
     done?.();
   }

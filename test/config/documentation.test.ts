@@ -1,24 +1,28 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { configurationMarkdown, showSettings } from '#src/config/describe-config.ts';
+import { configurationMarkdown } from '#src/config/describe-config.ts';
 import { environmentName } from '#src/config/environment.ts';
 
 import { groups, settings } from '#src/config/settings.ts';
 import { notOfferedPaths } from '#src/http/routes/not-offered.ts';
+import { runInProcess } from '#test/cli/in-process.ts';
 
 const committed = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+
+/** Help is wrapped. */
+const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ');
 
 test('docs/configuration.md is what `lancegate config --markdown` prints', () => {
   assert.equal(committed, configurationMarkdown());
 });
 
-test('every setting is documented with its flag, its variable and a sentence', () => {
-  const help = showSettings();
+test('every setting is documented with its flag, its variable and a sentence', async () => {
+  const help = oneLine((await runInProcess(['serve', '--help'])).stdout.toString());
   for (const setting of Object.values(settings)) {
     assert.ok(committed.includes(`### \`--${setting.flag}\``), setting.flag);
     assert.ok(committed.includes(`\`${environmentName(setting)}\``), setting.flag);
-    assert.ok(help.includes(setting.doc), setting.flag);
+    assert.ok(help.includes(oneLine(setting.doc)), setting.flag);
     assert.match(setting.doc, /^[A-Z].*\.$/, setting.flag);
   }
 });

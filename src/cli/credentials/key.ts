@@ -1,10 +1,10 @@
-import { ApiKeyStore } from '../auth/tokens/api-keys.ts';
-import type { ApiKey } from '../catalog/credentials.ts';
-import { optional } from '../config/options.ts';
-import { settings } from '../config/settings.ts';
-import { dayMs, durationMs } from '../config/value-types.ts';
-import { type CliContext, CliError, type Command, runAction, write } from './command.ts';
-import { credentialSettings, readCommandLine } from './command-line.ts';
+import { ApiKeyStore } from '../../auth/tokens/api-keys.ts';
+import type { ApiKey } from '../../catalog/credentials.ts';
+import { optional } from '../../config/options.ts';
+import { settings } from '../../config/settings.ts';
+import { dayMs, durationMs } from '../../config/value-types.ts';
+import { type CliContext, CliError, type CommandGroup, write } from '../command.ts';
+import { credentialSettings, readCommandLine } from '../command-line.ts';
 import { accessOptions, splitScopes } from './token.ts';
 
 const createOptions = {
@@ -17,12 +17,33 @@ const createOptions = {
 
 const settingNames = credentialSettings;
 
-export const apiKeyCommand: Command = {
-  name: 'api-key',
-  usage: 'api-key create --subject S --scope "…" [--data DIR | --catalog URL] | list | revoke ID',
+const credentialOptions = settingNames.map((name) => settings[name]);
+
+export const keyCommands: CommandGroup = {
+  name: 'key',
+  alias: 'api-key',
   summary: 'Makes, lists and revokes API keys. Takes effect within a second, also while the service runs.',
-  options: [...Object.values(createOptions), ...settingNames.map((name) => settings[name])],
-  run: runAction('api-key', { create: createKey, list: listKeys, revoke: revokeKey }),
+  commands: [
+    {
+      name: 'create',
+      summary: 'Prints a new API key, this once.',
+      options: [...Object.values(createOptions), ...credentialOptions],
+      run: createKey,
+    },
+    {
+      name: 'list',
+      summary: 'Prints a line for each key: its id, state, subject, scopes, groups, and when it was made.',
+      options: credentialOptions,
+      run: listKeys,
+    },
+    {
+      name: 'revoke',
+      positionals: 'ID',
+      summary: 'Ends a key at once. `lancegate key list` shows the ids.',
+      options: credentialOptions,
+      run: revokeKey,
+    },
+  ],
 };
 
 async function createKey(args: readonly string[], context: CliContext): Promise<void> {
@@ -50,7 +71,7 @@ async function revokeKey(args: readonly string[], context: CliContext): Promise<
   const [id] = line.positionals;
   await using credentials = await context.openCredentials(line.reading.values);
   if (!(await new ApiKeyStore(credentials.apiKeys, context.clock).revoke(id!))) {
-    throw new CliError(`there is no API key ${JSON.stringify(id)}; api-key list shows their ids`);
+    throw new CliError(`there is no API key ${JSON.stringify(id)}; lancegate key list shows the ids`);
   }
   await write(context.stdout, `revoked ${id}\n`);
 }

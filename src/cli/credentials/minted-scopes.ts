@@ -1,9 +1,9 @@
 /** Scopes of a token that is to be minted, compared with those that the policies of its service ask for. */
-import { defaultScopes } from '../auth/policy/actions.ts';
-import type { Config } from '../config/settings.ts';
-import { didYouMean } from '../kernel/nearest-word.ts';
-import { type CliContext, CliError } from './command.ts';
-import type { RunningService } from './running-service.ts';
+import { defaultScopes } from '../../auth/policy/actions.ts';
+import type { Config } from '../../config/settings.ts';
+import { didYouMean } from '../../kernel/nearest-word.ts';
+import { type CliContext, CliError } from '../command.ts';
+import type { RunningService } from '../remote/running-service.ts';
 
 /** Policies can ask for thousands of scopes. */
 const mostShown = 20;
@@ -38,7 +38,7 @@ async function scopesOfFile(
 ): Promise<ReadonlySet<string> | undefined> {
   try {
     // Loaded for this alone: it is larger than the rest of the command.
-    const { knownScopes } = await import('../auth/policy/known-scopes.ts');
+    const { knownScopes } = await import('../../auth/policy/known-scopes.ts');
     return knownScopes(readFile(path).toString('utf8'));
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);

@@ -1,12 +1,12 @@
-import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
-import { dataFolderAt } from '../config/data-folder.ts';
-import { optional, required, withDefault } from '../config/options.ts';
-import { type Config, settings } from '../config/settings.ts';
-import { boolean, dayMs, durationMs, listOf, text } from '../config/value-types.ts';
-import { type CliContext, CliError, type Command, write } from './command.ts';
-import { credentialSettings, readCommandLine } from './command-line.ts';
+import { OwnIssuer } from '../../auth/tokens/own-issuer.ts';
+import { dataFolderAt } from '../../config/data-folder.ts';
+import { optional, required, withDefault } from '../../config/options.ts';
+import { type Config, settings } from '../../config/settings.ts';
+import { boolean, dayMs, durationMs, listOf, text } from '../../config/value-types.ts';
+import { type CliContext, CliError, type Command, write } from '../command.ts';
+import { credentialSettings, readCommandLine } from '../command-line.ts';
+import { requireOwnIssuer, runningService } from '../remote/running-service.ts';
 import { requireKnownScopes } from './minted-scopes.ts';
-import { requireOwnIssuer, runningService } from './running-service.ts';
 
 /** Whom a credential stands for and what it allows. */
 export const accessOptions = {
@@ -38,7 +38,6 @@ const settingNames = [...credentialSettings, 'policyFile'] as const;
 
 export const tokenCommand: Command = {
   name: 'token',
-  usage: 'token --subject S --scope "…" [--expires 12h] [--data DIR | --catalog URL]',
   summary: 'Prints an access token of the own issuer; works while the service runs.',
   options: [...Object.values(options), ...settingNames.map((name) => settings[name])],
 

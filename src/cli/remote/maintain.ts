@@ -3,13 +3,13 @@
  * asks over HTTP, at the address that the service left there, with a short-lived token of the own issuer, or with a credential of
  * the operator if that issuer is off.
  */
-import { OwnIssuer } from '../auth/tokens/own-issuer.ts';
-import { dataFolderAt } from '../config/data-folder.ts';
-import { optional } from '../config/options.ts';
-import { type Config, settings } from '../config/settings.ts';
-import { httpUrl, path } from '../config/value-types.ts';
-import { type CliContext, CliError, type Command, write } from './command.ts';
-import { credentialSettings, readCommandLine } from './command-line.ts';
+import { OwnIssuer } from '../../auth/tokens/own-issuer.ts';
+import { dataFolderAt } from '../../config/data-folder.ts';
+import { optional } from '../../config/options.ts';
+import { type Config, settings } from '../../config/settings.ts';
+import { httpUrl, path } from '../../config/value-types.ts';
+import { type CliContext, CliError, type Command, write } from '../command.ts';
+import { credentialSettings, readCommandLine } from '../command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
 
 const options = {
@@ -27,7 +27,7 @@ const settingNames = [...credentialSettings, 'basePath'] as const;
 
 export const maintainCommand: Command = {
   name: 'maintain',
-  usage: 'maintain TABLE [--data DIR | --catalog URL] [--url URL] [--credential-file PATH]',
+  positionals: 'TABLE',
   summary: 'Compacts, indexes and prunes a table now, and prints what was done. Needs the running service.',
   options: [...Object.values(options), ...settingNames.map((name) => settings[name])],
 

@@ -1,7 +1,7 @@
 /** Facts that a running service writes into its data folder for other commands. */
-import type { DataFolder } from '../config/data-folder.ts';
-import type { Config } from '../config/settings.ts';
-import { type CliContext, CliError } from './command.ts';
+import type { DataFolder } from '../../config/data-folder.ts';
+import type { Config } from '../../config/settings.ts';
+import { type CliContext, CliError } from '../command.ts';
 
 export interface RunningService {
   /** Without the base path. */

@@ -1,9 +1,9 @@
-import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../auth/tokens/issuer-key.ts';
-import { withDefault } from '../config/options.ts';
-import { settings } from '../config/settings.ts';
-import { dayMs, durationMs } from '../config/value-types.ts';
-import { type CliContext, type Command, runAction, write } from './command.ts';
-import { credentialSettings, readCommandLine } from './command-line.ts';
+import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../../auth/tokens/issuer-key.ts';
+import { withDefault } from '../../config/options.ts';
+import { settings } from '../../config/settings.ts';
+import { dayMs, durationMs } from '../../config/value-types.ts';
+import { type CliContext, type CommandGroup, write } from '../command.ts';
+import { credentialSettings, readCommandLine } from '../command-line.ts';
 
 const rotateOptions = {
   acceptOldFor: withDefault(durationMs(0, 3_660 * dayMs), {
@@ -15,13 +15,25 @@ const rotateOptions = {
 
 const settingNames = credentialSettings;
 
-export const issuerKeyCommand: Command = {
+const credentialOptions = settingNames.map((name) => settings[name]);
+
+export const issuerKeyCommands: CommandGroup = {
   name: 'issuer-key',
-  usage: 'issuer-key rotate [--accept-old-for 12h] [--data DIR | --catalog URL] | list',
-  summary:
-    'Replaces the key that signs tokens of the own issuer, or lists the accepted keys. The running service follows.',
-  options: [...Object.values(rotateOptions), ...settingNames.map((name) => settings[name])],
-  run: runAction('issuer-key', { rotate, list }),
+  summary: 'Replaces the key that signs tokens of the own issuer, or lists the accepted keys.',
+  commands: [
+    {
+      name: 'rotate',
+      summary: 'Makes a new key, with which all new tokens are signed. The running service follows.',
+      options: [...Object.values(rotateOptions), ...credentialOptions],
+      run: rotate,
+    },
+    {
+      name: 'list',
+      summary: 'Prints a line for each accepted key: the `kid` of its tokens, and its state.',
+      options: credentialOptions,
+      run: list,
+    },
+  ],
 };
 
 async function rotate(args: readonly string[], context: CliContext): Promise<void> {
