@@ -1,5 +1,6 @@
 import { parseArguments } from '../config/arguments.ts';
-import { type OptionTable, type OptionValues, readOptions } from '../config/options.ts';
+import { clientVariables } from '../config/environment.ts';
+import { type Found, type OptionTable, type OptionValues, readOptions } from '../config/options.ts';
 import { type ConfigReading, readConfig } from '../config/read-config.ts';
 import { type SettingName, settings } from '../config/settings.ts';
 import { type CliContext, UsageError } from './command.ts';
@@ -10,7 +11,7 @@ interface CommandSyntax<Options extends OptionTable> {
   readonly options: Options;
   /** Settings it takes as flags; all of them are read from the environment. */
   readonly settingNames: readonly SettingName[];
-  /** Names of the positionals. */
+  /** Names of the positionals; one in brackets may be absent. */
   readonly positionals?: readonly string[];
 }
 
@@ -33,7 +34,7 @@ export function readCommandLine<Options extends OptionTable>(
 ): CommandLine<Options> {
   const taken = [...syntax.settingNames.map((name) => settings[name]), ...Object.values(syntax.options)];
   const { flags, positionals, problems } = parseArguments(args, taken);
-  const own = readOptions(syntax.options, ({ flag }) => flags.get(flag), context.cwd);
+  const own = readOptions(syntax.options, ({ flag }) => flags.get(flag) ?? inEnvironment(flag, context), context.cwd);
   const readTextFile = (path: string): string => context.readFile(path).toString('utf8');
   const { env, cwd, machine } = context;
   const reading = readConfig({ flags, env, cwd, machine, readTextFile });
@@ -47,8 +48,14 @@ export function readCommandLine<Options extends OptionTable>(
   return { options: own.values, reading, positionals };
 }
 
+function inEnvironment(flag: string, { env }: CliContext): Found | undefined {
+  const source = clientVariables.get(flag);
+  const text = source && env[source];
+  return text ? { text, source: source! } : undefined;
+}
+
 function positionalProblems(expected: readonly string[], given: readonly string[]): readonly string[] {
-  const missing = expected.slice(given.length);
+  const missing = expected.slice(given.length).filter((name) => !name.startsWith('['));
   const surplus = given.slice(expected.length);
   return [
     ...missing.map((name) => `${name} is missing`),

@@ -30,6 +30,7 @@ export function programOf(
     .helpOption('-h, --help', 'Show help.')
     .helpCommand('help [command]', 'Shows help of a command.')
     .addHelpText('after', afterHelp)
+    .enablePositionalOptions()
     .exitOverride()
     .configureOutput({ writeOut: shown, writeErr: refused, getOutHelpWidth: width, getErrHelpWidth: width });
   for (const command of commands) {

@@ -9,6 +9,8 @@ import { tokenCommand } from './credentials/token.ts';
 import { devCommand } from './dev.ts';
 import { programOf } from './program.ts';
 import { maintainCommand } from './remote/maintain.ts';
+import { queryCommand } from './remote/query-command.ts';
+import { restoreCommand, showCommand, statusCommand, tablesCommand, versionsCommand } from './remote/table-commands.ts';
 import { type StartService, serveCommand } from './serve.ts';
 
 export type ExitCode = 0 | 1 | 2;
@@ -28,6 +30,12 @@ export async function runCli(
     configCommand,
     arrowCommand,
     maintainCommand,
+    statusCommand,
+    tablesCommand,
+    showCommand,
+    versionsCommand,
+    restoreCommand,
+    queryCommand,
   ];
   try {
     return await runProgram(args, commands, context);

@@ -9,6 +9,12 @@ const prefix = 'LANCEGATE_';
 export const environmentName = (option: Option<unknown>): string =>
   prefix + option.flag.toUpperCase().replaceAll('-', '_');
 
+/** By flag: what commands that ask a service take from the environment beside the settings. */
+export const clientVariables: ReadonlyMap<string, string> = new Map([
+  ['url', `${prefix}URL`],
+  ['key', `${prefix}KEY`],
+]);
+
 /** The variable that names a file with the value; only secrets have one. */
 export const environmentFileName = (option: Option<unknown>): string | undefined =>
   option.type.secret ? `${environmentName(option)}_FILE` : undefined;
@@ -54,12 +60,13 @@ function readSecretFile(readTextFile: (path: string) => string, path: string): s
 }
 
 function unknownVariables(env: Environment): readonly string[] {
-  const known = new Set(
-    Object.values<Option<unknown>>(settings).flatMap((setting) => [
+  const known = new Set([
+    ...Object.values<Option<unknown>>(settings).flatMap((setting) => [
       environmentName(setting),
       environmentFileName(setting) ?? environmentName(setting),
     ]),
-  );
+    ...clientVariables.values(),
+  ]);
   return Object.keys(env)
     .filter((name) => name.startsWith(prefix) && !known.has(name))
     .map((name) => `unknown environment variable ${name}${didYouMean(name, known)}`);

@@ -15,7 +15,7 @@ export interface Outcome {
 }
 
 export class Collector implements Output {
-  readonly isTTY = false;
+  readonly isTTY: boolean = false;
   readonly #chunks: Buffer[] = [];
 
   write(data: string | Uint8Array, done?: (error?: Error) => void): void {

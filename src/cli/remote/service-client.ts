@@ -1,0 +1,135 @@
+/** Commands ask a running service over HTTP: the one of a data folder of this machine, or the one of a URL. */
+import { OwnIssuer } from '../../auth/tokens/own-issuer.ts';
+import { dataFolderAt } from '../../config/data-folder.ts';
+import { type OptionValues, optional } from '../../config/options.ts';
+import { type Config, settings } from '../../config/settings.ts';
+import { httpUrl, path, secret } from '../../config/value-types.ts';
+import { type CliContext, CliError } from '../command.ts';
+import { credentialSettings } from '../command-line.ts';
+import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
+
+export const serviceOptions = {
+  url: optional(httpUrl, {
+    flag: 'url',
+    doc: 'Where the service is, base path included. Also `LANCEGATE_URL`. Without it, the service that runs on the data folder.',
+  }),
+  key: optional(secret, {
+    flag: 'key',
+    doc: 'API key or access token. Better in `LANCEGATE_KEY` or a file: other users of the machine can see a flag. Without any, the command mints a token of the own issuer of the data folder.',
+  }),
+  credentialFile: optional(path, { flag: 'credential-file', doc: 'File with an API key or access token.' }),
+};
+
+export const serviceSettingNames = [...credentialSettings, 'basePath'] as const;
+
+/** For the help text. */
+export const serviceFlags = [
+  ...Object.values(serviceOptions),
+  ...serviceSettingNames.map((name) => settings[name]),
+] as const;
+
+/** Longer than any one request; each request has a token of its own. */
+const ownTokenMs = 60_000;
+
+const nextSteps: Readonly<Record<number, string>> = {
+  401: '; --key, LANCEGATE_KEY or --credential-file gives another credential, and `lancegate key create` makes one',
+  404: '; `lancegate tables` lists what is there',
+};
+
+interface AskedOfService {
+  readonly method?: 'GET' | 'POST';
+  /** JSON. */
+  readonly body?: object;
+  readonly accept?: string;
+}
+
+export class ServiceClient {
+  /** With its base path. */
+  readonly url: string;
+  readonly #credential: () => Promise<string>;
+
+  constructor(url: string, credential: () => Promise<string>) {
+    this.url = url;
+    this.#credential = credential;
+  }
+
+  /** Throws `CliError` for whatever is no answer of 2xx, in a sentence. */
+  async ask(route: string, { method = 'POST', body, accept = 'application/json' }: AskedOfService = {}): Promise<Response> {
+    const headers: Record<string, string> = { authorization: `Bearer ${await this.#credential()}`, accept };
+    if (body !== undefined) headers['content-type'] = 'application/json';
+    const request = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) };
+    const response = await fetch(`${this.url}${route}`, request).catch((cause: unknown) => {
+      throw new CliError(`no service answers at ${this.url}: ${reasonOf(cause)}`, { cause });
+    });
+    if (!response.ok) throw await this.#refusal(response);
+    return response;
+  }
+
+  async json<Answer>(route: string, asked?: AskedOfService): Promise<Answer> {
+    const response = await this.ask(route, asked);
+    return (await response.json().catch(() => this.#isNoService(response.status))) as Answer;
+  }
+
+  async #refusal(response: Response): Promise<CliError> {
+    const body: unknown = await response.json().catch(() => undefined);
+    const { error } = (body ?? {}) as { readonly error?: unknown };
+    if (typeof error !== 'string') return this.#isNoService(response.status);
+    const next = nextSteps[response.status] ?? '';
+    const request = response.headers.get('x-request-id');
+    return new CliError(`${error.replace(/\.$/, '')}${next} (${response.status}, request ${request})`);
+  }
+
+  #isNoService(status: number): CliError {
+    return new CliError(
+      `what answers at ${this.url} is no lancegate service, or has another base path (status ${status})`,
+    );
+  }
+}
+
+export type ServiceGiven = OptionValues<typeof serviceOptions>;
+
+/** Throws `CliError` where there is no service, or no credential for it. */
+export function serviceClient(given: ServiceGiven, config: Config, context: CliContext): ServiceClient {
+  const running = runningService(dataFolderAt(config.dataFolder), context);
+  const url = given.url?.replace(/\/+$/, '') ?? `${announcedUrl(running, config)}${config.basePath}`;
+  return new ServiceClient(url, credentialOf(given, running, config, context));
+}
+
+function announcedUrl(running: RunningService | undefined, { dataFolder }: Config): string {
+  if (running !== undefined) return running.url;
+  throw new CliError(
+    `no service runs on the data folder ${dataFolder}: start it with \`lancegate serve\`, or name another folder with --data ` +
+      'or a service with --url',
+  );
+}
+
+function credentialOf(
+  { key, credentialFile }: ServiceGiven,
+  running: RunningService | undefined,
+  config: Config,
+  context: CliContext,
+): () => Promise<string> {
+  if (key !== undefined) return async () => key;
+  if (credentialFile !== undefined) {
+    const read = context.readFile(credentialFile).toString('utf8').trim();
+    return async () => read;
+  }
+  const hasIssuer = config.catalogUrl !== undefined || context.fileExists(dataFolderAt(config.dataFolder).catalogFile);
+  if (!hasIssuer)
+    throw new CliError('the service needs a credential: --key, LANCEGATE_KEY or --credential-file gives it');
+  requireOwnIssuer(config, running);
+  return () => ownToken(config, context);
+}
+
+async function ownToken(config: Config, { clock, openCredentials }: CliContext): Promise<string> {
+  await using credentials = await openCredentials(config);
+  const issuer = await OwnIssuer.open(credentials.issuerKeys, clock);
+  return await issuer.mint({ subject: 'lancegate command', scopes: ['lancegate:admin'], expiresAfterMs: ownTokenMs });
+}
+
+/** `fetch` says "fetch failed", and has the reason as a cause. */
+function reasonOf(error: unknown): string {
+  const { cause = error } = error as { readonly cause?: unknown };
+  const { code, message } = cause as NodeJS.ErrnoException;
+  return code === 'ECONNREFUSED' ? 'the connection was refused' : message || String(code);
+}
