@@ -82,7 +82,7 @@ const orderOfSubRooms = {
   http: ['body', 'openapi', 'forwarding', 'admission', 'routes'],
   'http/routes': ['changes', 'indexes', 'refs'],
   rows: ['answers', 'bodies'],
-  cli: ['remote', 'credentials'],
+  cli: ['remote', 'credentials', 'doctor'],
 };
 
 /** Rules that name no folder find nothing in it. */
@@ -133,7 +133,7 @@ module.exports = {
       severity: 'error',
       from: {
         path: '^src/',
-        pathNot: ['^src/engine/lance/', '^src/(service|reader)[.]ts$'],
+        pathNot: ['^src/engine/lance/', '^src/(service|reader|service-probes)[.]ts$'],
       },
       to: { path: '^src/engine/lance/' },
     },

@@ -9,6 +9,7 @@ import type { Machine } from './config/fit-defaults.ts';
 import { sharedMemory } from './config/memory-folder.ts';
 import { systemClock } from './kernel/clock.ts';
 import { temporaryFilesIn } from './query/process-folder.ts';
+import { serviceProbes } from './service-probes.ts';
 
 const [, program = '', ...args] = process.argv;
 
@@ -74,6 +75,7 @@ const context: CliContext = {
   readFile: (path) => readFileSync(path),
   fileExists: existsSync,
   openCredentials: async (config) => (await import('./stored-state.ts')).openCredentials(config, systemClock),
+  probes: serviceProbes,
   onStopSignal(listener) {
     process.on('SIGTERM', listener);
     process.on('SIGINT', listener);

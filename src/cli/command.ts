@@ -5,6 +5,7 @@ import type { Machine } from '../config/fit-defaults.ts';
 import type { Option } from '../config/options.ts';
 import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
+import type { Probes } from './probes.ts';
 
 interface CommandWords {
   readonly name: string;
@@ -74,6 +75,7 @@ export interface CliContext {
   readonly fileExists: (path: string) => boolean;
   /** Where the configuration says that they are. */
   readonly openCredentials: (config: Config) => Promise<Credentials>;
+  readonly probes: Probes;
   /** Calls `listener` for each SIGTERM and SIGINT from now on. */
   readonly onStopSignal: (listener: () => void) => void;
   /** Calls `listener` for each SIGHUP from now on, which then does not end the process. */

@@ -7,6 +7,7 @@ import { issuerKeyCommands } from './credentials/issuer-key.ts';
 import { keyCommands } from './credentials/key.ts';
 import { tokenCommand } from './credentials/token.ts';
 import { devCommand } from './dev.ts';
+import { doctorCommand } from './doctor/doctor.ts';
 import { programOf } from './program.ts';
 import { maintainCommand } from './remote/maintain.ts';
 import { queryCommand } from './remote/query-command.ts';
@@ -36,6 +37,7 @@ export async function runCli(
     versionsCommand,
     restoreCommand,
     queryCommand,
+    doctorCommand,
   ];
   try {
     return await runProgram(args, commands, context);

@@ -3,7 +3,9 @@ import { join } from 'node:path';
 import type { CliContext, Output } from '#src/cli/command.ts';
 import { runCli } from '#src/cli/run.ts';
 import type { StartService } from '#src/cli/serve.ts';
+import type { Machine } from '#src/config/fit-defaults.ts';
 import type { Clock } from '#src/kernel/clock.ts';
+import { serviceProbes } from '#src/service-probes.ts';
 import { openCredentials } from '#src/stored-state.ts';
 
 const packageFolder = join(import.meta.dirname, '../..');
@@ -32,10 +34,11 @@ const fixedClock = (nowMs: number): Clock => ({ nowMs: () => nowMs, schedule: ()
 
 const noService: StartService = () => Promise.reject(new Error('this test starts no service'));
 
-interface Surroundings {
+export interface Surroundings {
   readonly stdin?: string | Buffer;
   readonly env?: Readonly<Record<string, string>>;
   readonly clock?: Clock;
+  readonly machine?: Machine;
   readonly startService?: StartService;
   readonly onStopSignal?: CliContext['onStopSignal'];
   readonly onReloadSignal?: CliContext['onReloadSignal'];
@@ -52,7 +55,7 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     cwd: packageFolder,
     invocation: 'lancegate',
     packageFolder,
-    machine: { memoryBytes: 64 * 2 ** 30, openFiles: 65_536 },
+    machine: given.machine ?? { memoryBytes: 64 * 2 ** 30, openFiles: 65_536 },
     stdin: bytesOf(given.stdin ?? ''),
     stdout,
     stderr,
@@ -60,6 +63,7 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     readFile: (path) => readFileSync(path),
     fileExists: existsSync,
     openCredentials: (config) => openCredentials(config, clock),
+    probes: serviceProbes,
     onStopSignal: given.onStopSignal ?? (() => {}),
     onReloadSignal: given.onReloadSignal ?? (() => {}),
   };

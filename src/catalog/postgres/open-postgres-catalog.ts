@@ -71,6 +71,24 @@ export async function openPostgresSession(
   return new PostgresSession(db, clock, random);
 }
 
+/** What is there, with nothing changed. Fails as `openPostgresSession`. */
+export async function describeDatabase(address: DatabaseAddress, clock: Clock) {
+  const connection = connectionOf(address);
+  const db = openDatabase(connection, { ...defaultLimits, maxConnections: 1 }, clock);
+  try {
+    const { rows } = await sql<{ serverVersion: string; nowMs: number; isStandby: boolean }>`
+      select current_setting('server_version') as "serverVersion",
+        (extract(epoch from clock_timestamp()) * 1000)::bigint as "nowMs",
+        pg_is_in_recovery() as "isStandby"`.execute(db);
+    const pending = await pendingMigrations(db, catalogMigrations({ sortedText: sql`text collate "C"` }));
+    return { ...rows[0]!, name: connection.name, pendingMigrations: pending.length };
+  } catch (error) {
+    throw openErrorOf(connection, error);
+  } finally {
+    await db.destroy();
+  }
+}
+
 const openDatabase = (connection: DatabaseConnection, limits: PoolLimits, clock: Clock): Kysely<CatalogSchema> =>
   new Kysely({ dialect: new CatalogDialect(new CatalogPool(connection.config, limits, clock), limits) });
 

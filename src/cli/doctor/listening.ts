@@ -1,0 +1,78 @@
+/** The service that runs on the data folder, or the port that the next one will take. */
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { type CliContext, versionOf } from '../command.ts';
+import { type Finding, failed, type Look, ok, plain, reasonOf, warning } from './finding.ts';
+
+const answersWithinMs = 5_000;
+
+export const lookAtService: Look = async ({ config, running, context }) => {
+  if (running === undefined) return ok(`none runs on ${config.dataFolder}`);
+  try {
+    return await healthOf(running.url, context);
+  } catch (error) {
+    return failed(
+      `it was at ${running.url}, and does not answer: ${reasonOf(error)}`,
+      'if its process has ended, as after a crash, start it again; if it runs, read its log',
+    );
+  }
+};
+
+interface Health {
+  readonly version?: unknown;
+  readonly branches_behind?: unknown;
+  readonly error?: unknown;
+}
+
+async function ask(url: string): Promise<{ readonly isWell: boolean; readonly health: Health }> {
+  const answer = await fetch(url, { signal: AbortSignal.timeout(answersWithinMs) });
+  return { isWell: answer.ok, health: (await answer.json()) as Health };
+}
+
+async function healthOf(url: string, context: CliContext): Promise<Finding> {
+  const [alive, ready] = await Promise.all([ask(`${url}/healthz`), ask(`${url}/readyz`)]);
+  const version = plain(String(alive.health.version));
+  const said = `lancegate ${version} is at ${url}`;
+  if (!ready.isWell) {
+    return failed(
+      `${said}, and takes no requests: ${plain(String(ready.health.error))}`,
+      'wait if it is stopping; else read its log',
+    );
+  }
+  const behind = alive.health.branches_behind;
+  if (typeof behind === 'number') {
+    return warning(
+      `${said}; ${behind} branches went back`,
+      'docs/operations.md, "A table that went back", says how to decide',
+    );
+  }
+  if (version !== versionOf(context))
+    return warning(said, `this command is ${versionOf(context)}: restart the service`);
+  return ok(`${said}, and ready`);
+}
+
+export const lookAtPort: Look = async ({ config: { host, port }, running }) => {
+  if (running !== undefined) return ok(`the service was started at ${running.url}`);
+  if (port === 0) return ok('a start takes a free one');
+  const server = createServer();
+  try {
+    server.listen({ host, port });
+    await once(server, 'listening');
+    return ok(`${port} of ${host} is free`);
+  } catch (error) {
+    return refusalOf(error as NodeJS.ErrnoException, `${port} of ${host}`);
+  } finally {
+    server.close();
+  }
+};
+
+function refusalOf(error: NodeJS.ErrnoException, port: string): Finding {
+  switch (error.code) {
+    case 'EADDRINUSE':
+      return failed(`${port} is taken by another program`, 'stop that program, or name another port by --port');
+    case 'EACCES':
+      return failed(`${port} needs a right that this user has not`, 'name a port above 1023 by --port');
+    default:
+      return failed(`${port} cannot be listened on: ${reasonOf(error)}`, 'name an address of this machine by --host');
+  }
+}

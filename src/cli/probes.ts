@@ -1,0 +1,23 @@
+/** What a command can ask of the parts of the service, which it does not import: each is loaded when it is asked, and changes nothing. */
+import type { Config } from '../config/settings.ts';
+
+export interface FoundDatabase {
+  /** For the operator; without the password. */
+  readonly name: string;
+  readonly serverVersion: string;
+  readonly nowMs: number;
+  /** A standby refuses writes. */
+  readonly isStandby: boolean;
+  /** How many changes of its schema a start will make. */
+  readonly pendingMigrations: number;
+}
+
+/** Each rejects with an error whose message is for the operator. */
+export interface Probes {
+  /** Loads the engine's native code. */
+  engine(): Promise<void>;
+  /** Lists the place in the object store; false where only the engine can ask that store. */
+  objectStore(config: Config): Promise<boolean>;
+  /** Of `--catalog`. */
+  database(config: Config): Promise<FoundDatabase>;
+}
