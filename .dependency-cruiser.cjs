@@ -80,7 +80,7 @@ const orderOfSubRooms = {
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],
   http: ['body', 'openapi', 'forwarding', 'admission', 'routes'],
-  'http/routes': ['changes', 'indexes', 'refs'],
+  'http/routes': ['changes', 'indexes', 'refs', 'operators'],
   rows: ['answers', 'bodies'],
   cli: ['remote', 'credentials', 'doctor'],
 };

@@ -23,7 +23,7 @@ import { RequestPipeline } from './pipeline.ts';
 import { mostHeaders, requestIdFrom } from './request-head.ts';
 import { methodFinder, type Route, type RouteMethods } from './route.ts';
 import { type PublicFile, publicFiles } from './routes/documents.ts';
-import { metricsRoute } from './routes/metrics.ts';
+import { metricsRoute } from './routes/operators/metrics.ts';
 
 export interface HttpServer {
   /** `http://HOST:PORT` or `https://HOST:PORT`, with the port that was really taken and without the base path. */
