@@ -89,7 +89,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   const server = await startHttpServer({
     version: parts.version,
     certificate,
-    routes: apiRoutes(operationsOf(deps)),
+    routes: apiRoutes(operationsOf(deps), parts.settings),
     requireReady,
     branchesBehind: () => behind.count,
     authenticator,

@@ -17,6 +17,8 @@ interface CommandSyntax<Options extends OptionTable> {
 
 export interface CommandLine<Options> {
   readonly options: OptionValues<Options>;
+  /** By option: `--url`, `LANCEGATE_URL`, `default`. */
+  readonly sources: Readonly<Record<string, string>>;
   readonly reading: ConfigReading;
   readonly positionals: readonly string[];
 }
@@ -45,7 +47,7 @@ export function readCommandLine<Options extends OptionTable>(
     ...reading.problems,
   ];
   if (all.length > 0) throw new UsageError(all);
-  return { options: own.values, reading, positionals };
+  return { options: own.values, sources: own.sources, reading, positionals };
 }
 
 function inEnvironment(flag: string, { env }: CliContext): Found | undefined {

@@ -1,8 +1,15 @@
-import { configurationMarkdown, showConfig } from '../config/describe-config.ts';
-import { withDefault } from '../config/options.ts';
-import { boolean } from '../config/value-types.ts';
-import { type Command, write } from './command.ts';
+import {
+  configurationMarkdown,
+  type EffectiveSetting,
+  effectiveSettings,
+  showConfig,
+} from '../config/describe-config.ts';
+import { optional, withDefault } from '../config/options.ts';
+import { boolean, httpUrl } from '../config/value-types.ts';
+import { CliError, type Command, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
+import { printable } from './remote/printed-rows.ts';
+import { serviceClient, serviceOptions } from './remote/service-client.ts';
 
 const options = {
   markdown: withDefault(boolean, {
@@ -10,17 +17,37 @@ const options = {
     default: 'false',
     doc: 'Print docs/configuration.md instead: every setting, and nothing of this machine.',
   }),
+  ...serviceOptions,
+  url: optional(httpUrl, {
+    flag: 'url',
+    doc: 'Print what the service there was started with, base path included. Needs the right to DescribeConfiguration.',
+  }),
 };
 
 export const configCommand: Command = {
   name: 'config',
   summary:
-    'Prints the effective configuration and where each value comes from; secrets are masked. Takes all flags of serve.',
+    'Prints the effective configuration and where each value comes from, of a running service by --url; secrets are masked. Takes all flags of serve.',
   options: Object.values(options),
 
   async run(args, context) {
     const syntax = { options, settingNames: allSettingNames };
-    const { options: given, reading } = readCommandLine(syntax, args, context);
-    await write(context.stdout, given.markdown ? configurationMarkdown() : showConfig(reading));
+    const { options: given, sources, reading } = readCommandLine(syntax, args, context);
+    if (given.markdown) return write(context.stdout, configurationMarkdown());
+    // LANCEGATE_URL alone does not change what `config` means.
+    if (sources.url !== '--url') return write(context.stdout, showConfig(effectiveSettings(reading)));
+    const service = serviceClient(given, reading.values, context);
+    const said = await service.json<{ readonly settings?: readonly EffectiveSetting[] }>('/v1/configuration', {
+      method: 'GET',
+    });
+    if (!Array.isArray(said.settings)) throw new CliError(`what answers at ${service.url} is no lancegate service`);
+    await write(context.stdout, showConfig(said.settings.map(printableSetting)));
   },
 };
+
+/** Another program may answer. */
+const printableSetting = ({ flag, value, source }: EffectiveSetting): EffectiveSetting => ({
+  flag: printable(flag),
+  value: value === null ? null : printable(value),
+  source: printable(source),
+});

@@ -30,7 +30,7 @@ export const devCommand = (startService: StartService): Command => ({
     const { options: given, reading } = readCommandLine(syntax, args, context);
     const config = reading.values;
     const isShown = context.stdout.isTTY === true;
-    await serveUntilStopped(config, startService, context, async (url) => {
+    await serveUntilStopped(reading, startService, context, async (url) => {
       if (!isShown && !given.sample) return;
       const key = await makeKey(config, isShown ? 7 * dayMs : 60_000, context);
       if (given.sample) await loadSample(url + config.basePath, key, context);

@@ -2,8 +2,10 @@
  * `lancegate serve`: starts the service, says where it is in the one line that goes to stdout, and ends it in order. The first
  * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
+import { type EffectiveSetting, effectiveSettings } from '../config/describe-config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Option } from '../config/options.ts';
+import type { ConfigReading } from '../config/read-config.ts';
 import { type Config, settings } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
@@ -28,6 +30,8 @@ export interface StartParts {
   readonly version: string;
   readonly logger: Logger;
   readonly clock: Clock;
+  /** What operators may see of the configuration. */
+  readonly settings: EffectiveSetting[];
   /** Of the process; readers get a part of it. */
   readonly environment: Environment;
   /** Makes it the place of this process's temporary files; missing where the process is not the service's alone. */
@@ -41,32 +45,32 @@ export const serveCommand = (startService: StartService): Command => ({
 
   async run(args, context) {
     const syntax = { options: {}, settingNames: allSettingNames };
-    const config = readCommandLine(syntax, args, context).reading.values;
-    await serveUntilStopped(config, startService, context);
+    await serveUntilStopped(readCommandLine(syntax, args, context).reading, startService, context);
   },
 });
 
 /** `whenStarted` is called with the service's URL once it answers requests. */
 export async function serveUntilStopped(
-  config: Config,
+  reading: ConfigReading,
   startService: StartService,
   context: CliContext,
   whenStarted: (url: string) => Promise<void> = async () => {},
 ): Promise<void> {
   const stop = stopSignals(context);
-  const serving = serve(config, startService, stop.first, context, whenStarted);
+  const serving = serve(reading, startService, stop.first, context, whenStarted);
   await Promise.race([serving, stop.second]);
 }
 
 async function serve(
-  config: Config,
+  reading: ConfigReading,
   startService: StartService,
   stopAsked: Promise<void>,
   context: CliContext,
   whenStarted: (url: string) => Promise<void>,
 ): Promise<void> {
+  const config = reading.values;
   const logger = loggerFor(config, context);
-  const starting = start(config, startService, logger, context);
+  const starting = start(reading, startService, logger, context);
   // A signal during the start waits for its end; if the start fails, `await starting` reports it.
   context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
   const service = await starting;
@@ -91,14 +95,15 @@ function startLine(config: Config, url: string, context: CliContext): string {
 }
 
 async function start(
-  config: Config,
+  reading: ConfigReading,
   startService: StartService,
   logger: Logger,
   context: CliContext,
 ): Promise<Service> {
   const { clock, env: environment } = context;
   try {
-    return await startService(config, { version: versionOf(context), logger, clock, environment });
+    const parts = { version: versionOf(context), settings: effectiveSettings(reading), logger, clock, environment };
+    return await startService(reading.values, parts);
   } catch (error) {
     logger.debug({ error }, 'the start failed'); // the terminal gets the message without the stack
     throw error;

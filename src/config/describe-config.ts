@@ -7,14 +7,23 @@ const settingEntries = Object.entries(settings) as [SettingName, Setting][];
 const settingsOf = (group: Group): readonly Setting[] =>
   settingEntries.map(([, setting]) => setting).filter((setting) => setting.group === group);
 
-/** The effective configuration, one setting a line: flag, value, where it came from. Secrets are masked. */
-export function showConfig(reading: ConfigReading): string {
-  const rows = settingEntries.map(([name, setting]) => {
-    const value: unknown = reading.values[name];
-    return [setting.flag, value === undefined ? '(not set)' : setting.type.show(value), reading.sources[name]!];
-  });
-  return alignColumns(rows);
+export interface EffectiveSetting {
+  readonly flag: string;
+  /** As a flag would have it, secrets masked; null where it is not set. */
+  readonly value: string | null;
+  /** Where it came from: `--port`, `LANCEGATE_PORT`, `default`. */
+  readonly source: string;
 }
+
+export const effectiveSettings = ({ values, sources }: ConfigReading): EffectiveSetting[] =>
+  settingEntries.map(([name, { flag, type }]) => {
+    const value: unknown = values[name];
+    return { flag, value: value === undefined ? null : type.show(value), source: sources[name]! };
+  });
+
+/** One setting a line: flag, value, where it came from. */
+export const showConfig = (effective: readonly EffectiveSetting[]): string =>
+  alignColumns(effective.map(({ flag, value, source }) => [flag, value ?? '(not set)', source]));
 
 /** docs/configuration.md, whole. */
 export function configurationMarkdown(): string {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseArguments } from '#src/config/arguments.ts';
-import { showConfig } from '#src/config/describe-config.ts';
+import { effectiveSettings, showConfig } from '#src/config/describe-config.ts';
 import { type ConfigReading, readConfig } from '#src/config/read-config.ts';
 import { settings } from '#src/config/settings.ts';
 
@@ -308,7 +308,7 @@ test('no secret is shown, neither by the effective configuration nor by an error
   const env = { LANCEGATE_INTROSPECTION_CLIENT_SECRET: 'hush', LANCEGATE_STORAGE_OPTIONS: options };
   const good = read({ args: introspection, env });
   assert.deepEqual(good.problems, []);
-  const shown = showConfig(good);
+  const shown = showConfig(effectiveSettings(good));
   assert.doesNotMatch(shown, /hush|tell-nobody/);
   assert.match(shown, /introspection-client-secret +\*{8} +LANCEGATE_INTROSPECTION_CLIENT_SECRET/);
   assert.match(shown, /aws_secret_access_key/);
@@ -354,7 +354,7 @@ test('a secret is refused in a flag, which other users of the machine can see, a
 });
 
 test('the effective configuration names every setting, its value and its source', () => {
-  const lines = showConfig(read({ env: { LANCEGATE_CHUNK_SIZE: '16777216' } })).split('\n');
+  const lines = showConfig(effectiveSettings(read({ env: { LANCEGATE_CHUNK_SIZE: '16777216' } }))).split('\n');
   assert.equal(lines.length - 1, Object.keys(settings).length);
   assert.ok(lines.some((line) => /^chunk-size +16MiB +LANCEGATE_CHUNK_SIZE$/.test(line)));
   assert.ok(lines.some((line) => /^policy-file +\(not set\) +default$/.test(line)));

@@ -162,6 +162,21 @@ test('listings show what the policy lets be described, and a cascade asks for ev
   ]);
 });
 
+test('the configuration needs an action of its own, and has what the start gave it (P9)', async () => {
+  const settings = [{ flag: 'port', value: '0', source: 'default' }];
+  const path = '/v1/configuration';
+  for (const isAllowed of [false, true]) {
+    const allows = ({ action }: { readonly action: string }) => (action === 'DescribeConfiguration') === isAllowed;
+    await using service = await startTestService({ allows, settings });
+    const { status, json } = await ask(service, path, { method: 'GET' });
+    assert.equal(status, isAllowed ? 200 : 403);
+    if (isAllowed) assert.deepEqual(json, { settings });
+    assert.deepEqual(service.decisions, [
+      { action: 'DescribeConfiguration', resource: { kind: 'namespace', path: [] }, branch: undefined },
+    ]);
+  }
+});
+
 test('metrics need an action of their own; the health checks need nothing and tell nothing', async () => {
   await using service = await startTestService({ allows: ({ action }) => action !== 'ReadMetrics' });
   assert.equal((await ask(service, '/metrics', { method: 'GET' })).status, 403);

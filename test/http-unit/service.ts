@@ -69,6 +69,7 @@ export interface TestOptions {
   readonly replicaTokens?: Verifier;
   readonly forwarding?: HttpDeps['forwarding'];
   readonly certificate?: HttpDeps['certificate'];
+  readonly settings?: Parameters<typeof apiRoutes>[1];
 }
 
 class CountingMetrics extends Metrics {
@@ -112,7 +113,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     destination: { write: (line) => log.push(JSON.parse(line) as Record<string, unknown>) },
   });
   const server = await startHttpServer({
-    ...{ version: 'test', routes: apiRoutes(operations), conversions: new Conversions() },
+    ...{ version: 'test', routes: apiRoutes(operations, options.settings ?? []), conversions: new Conversions() },
     requireReady: async () => {},
     databases: { of: async () => Database.all },
     branchesBehind: () => 0,

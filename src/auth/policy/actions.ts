@@ -54,6 +54,7 @@ export const actionScopes = {
   DropNamespace: 'admin',
   BatchDeleteTableVersions: 'admin',
   ReadMetrics: 'admin',
+  DescribeConfiguration: 'admin',
   MaintainTable: 'admin',
 } as const;
 

@@ -2,6 +2,7 @@
 import type { Config } from '../../config/settings.ts';
 import { redactText } from '../../telemetry/redact.ts';
 import type { CliContext } from '../command.ts';
+import { printable } from '../remote/printed-rows.ts';
 import type { RunningService } from '../remote/running-service.ts';
 
 export interface Finding {
@@ -42,4 +43,4 @@ export function reasonOf(error: unknown): string {
 }
 
 /** Texts of other programs can have secrets, and what a terminal obeys. */
-export const plain = (text: string): string => redactText(text).replaceAll(/\p{Cc}+/gu, ' ');
+export const plain = (text: string): string => printable(redactText(text).replaceAll(/\s+/g, ' '));

@@ -45,7 +45,9 @@ const jobs: OperationGroup = {
     'Index builds that outlast their request are jobs. Every write has a transaction, which can be asked for later.',
 };
 
-export const groups: readonly OperationGroup[] = [rows, tables, columns, indexes, versions, namespaces, jobs];
+const service: OperationGroup = { name: 'Service', description: 'What runs here, for its operators.' };
+
+export const groups: readonly OperationGroup[] = [rows, tables, columns, indexes, versions, namespaces, jobs, service];
 
 const vector = [0.1, 0.2, 0.3, 0.4];
 const ofBranch = 'main';
@@ -255,5 +257,10 @@ export const guides: Readonly<Record<string, Guide>> = {
   DescribeTransaction: {
     group: jobs,
     text: 'The id is the `transaction_id` of an answer. It says whether the write was committed, for as long as records are kept.',
+  },
+
+  DescribeConfiguration: {
+    group: service,
+    text: 'Of the replica that answers. Secrets are masked. `lancegate config --url` prints it.',
   },
 };

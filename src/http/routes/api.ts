@@ -28,6 +28,7 @@ import {
   namespaceExistsRoute,
 } from './namespaces.ts';
 import { notOfferedRoutes } from './not-offered.ts';
+import { configurationRoute } from './operators/configuration.ts';
 import { analyzeQueryRoute, countRowsRoute, explainQueryRoute, queryTableRoute } from './query.ts';
 import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/branches.ts';
 import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
@@ -119,9 +120,13 @@ export const operationsOf = (deps: OperationDeps): Operations =>
   Object.fromEntries(Object.entries(offered).map(([name, { make }]) => [name, make(deps)])) as unknown as Operations;
 
 /** Everything below the base path. */
-export const apiRoutes = (operations: Operations): readonly Route[] => [
+export const apiRoutes = (
+  operations: Operations,
+  settings: Parameters<typeof configurationRoute>[0],
+): readonly Route[] => [
   ...Object.entries(offered).map(([name, { routeTo }]) =>
     (routeTo as (operation: unknown) => Route)(operations[name as keyof Operations]),
   ),
+  configurationRoute(settings),
   ...notOfferedRoutes,
 ];

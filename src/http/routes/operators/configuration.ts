@@ -1,0 +1,32 @@
+import Type, { type Static } from 'typebox';
+import { jsonDescription } from '../../openapi/description.ts';
+import { jsonAnswer, type Route } from '../../route.ts';
+
+const Configuration = Type.Object({
+  settings: Type.Array(
+    Type.Object({ flag: Type.String(), value: Type.Union([Type.String(), Type.Null()]), source: Type.String() }),
+  ),
+});
+
+const action = 'DescribeConfiguration';
+
+/** Of the process that answers; secrets are masked already. The specification has no such operation. */
+export const configurationRoute = (settings: Static<typeof Configuration>['settings']): Route => ({
+  methods: ['GET'],
+  path: '/v1/configuration',
+  description: {
+    ...jsonDescription({
+      action,
+      summary: 'The settings that the service was started with, and where each comes from',
+      body: Type.Object({}),
+      answers: Configuration,
+      knowsBranches: false,
+      takesKey: false,
+    }),
+    bodies: {},
+  },
+  prepare({ access }) {
+    access.require(action, { kind: 'namespace', path: [] });
+    return { body: 'json', answer: async () => jsonAnswer({ settings }) };
+  },
+});
