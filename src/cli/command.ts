@@ -18,6 +18,8 @@ export interface Command extends CommandWords {
   readonly positionals?: string;
   /** Flags for the help text. */
   readonly options: readonly Option<unknown>[];
+  /** Its summary says so, in the place of all these flags. */
+  readonly takesAllSettings?: true;
   /** Resolves when the command is done. Throws `UsageError` or `CliError` for what the caller can put right. */
   run(args: readonly string[], context: CliContext): Promise<void>;
 }

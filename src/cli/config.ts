@@ -29,6 +29,7 @@ export const configCommand: Command = {
   summary:
     'Prints the effective configuration and where each value comes from, of a running service by --url; secrets are masked. Takes all flags of serve.',
   options: Object.values(options),
+  takesAllSettings: true,
 
   async run(args, context) {
     const syntax = { options, settingNames: allSettingNames };

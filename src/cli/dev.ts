@@ -24,6 +24,7 @@ export const devCommand = (startService: StartService): Command => ({
   summary:
     'Runs the service to try it out: on a terminal it makes an API key, and prints it with commands to paste. Takes all flags of serve.',
   options: Object.values(options),
+  takesAllSettings: true,
 
   async run(args, context) {
     const syntax = { options, settingNames: allSettingNames };

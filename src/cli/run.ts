@@ -2,6 +2,7 @@ import { CommanderError } from 'commander';
 import { redactText } from '../telemetry/redact.ts';
 import { arrowCommand } from './arrow.ts';
 import { type CliContext, type Command, type CommandGroup, UsageError, versionOf, write } from './command.ts';
+import { completionCommand } from './completion.ts';
 import { configCommand } from './config.ts';
 import { issuerKeyCommands } from './credentials/issuer-key.ts';
 import { keyCommands } from './credentials/key.ts';
@@ -22,7 +23,7 @@ export async function runCli(
   context: CliContext,
   startService: StartService,
 ): Promise<ExitCode> {
-  const commands = [
+  const commands: (Command | CommandGroup)[] = [
     devCommand(startService),
     serveCommand(startService),
     tokenCommand,
@@ -38,6 +39,7 @@ export async function runCli(
     restoreCommand,
     queryCommand,
     doctorCommand,
+    completionCommand(() => commands),
   ];
   try {
     return await runProgram(args, commands, context);

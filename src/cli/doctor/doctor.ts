@@ -34,6 +34,7 @@ export const doctorCommand: Command = {
   summary:
     'Looks at what a service with these settings needs, and says what to do: versions, ports, disk, open files, store, database, issuers, clock. Changes nothing. Takes all flags of serve.',
   options: [...Object.values(options), settings.dataFolder],
+  takesAllSettings: true,
 
   async run(args, context) {
     const syntax = { options, settingNames: allSettingNames };
