@@ -56,7 +56,8 @@ export const completionCommand = (commands: () => Commands): Command => ({
           .map((word) => `${word}\n`)
           .join(''),
       );
-    const script = words.length === 0 ? scripts.get(shell) : undefined;
+    if (words[0] !== undefined) throw new UsageError([`unexpected argument ${JSON.stringify(words[0])}`]);
+    const script = scripts.get(shell);
     if (script !== undefined) return write(context.stdout, script);
     const meant = didYouMean(shell, scripts.keys(), (found) => found);
     throw new UsageError([`completion takes the name of a shell: ${[...scripts.keys()].join(', ')}${meant}`]);

@@ -10,7 +10,7 @@ interface ParsedArguments {
 }
 
 /**
- * Splits a command line into flags and positionals. `--flag value`, `--flag=value`, for switches `--flag` and
+ * Splits a command line into flags and positionals. `--flag value`, `--flag=value`, where a value may begin as `-7` does, for switches `--flag` and
  * `--no-flag`; `--` ends the flags. A lone `-` is a positional. Values are checked by `readOptions`.
  */
 export function parseArguments(args: readonly string[], options: Iterable<Option<unknown>>): ParsedArguments {
@@ -22,9 +22,10 @@ export function parseArguments(args: readonly string[], options: Iterable<Option
   const valueIndices = new Set<number>();
   const valueAfter = (index: number): string | undefined => {
     const next = tokens.find((token) => token.index === index + 1);
-    if (next?.kind !== 'positional') return undefined;
-    valueIndices.add(next.index);
-    return next.value;
+    const text = args[index + 1];
+    if (text === undefined || (next?.kind !== 'positional' && !isNegative(text))) return undefined;
+    valueIndices.add(index + 1);
+    return text;
   };
   const keep = ({ flag, type }: Option<unknown>, text: string): void => {
     const earlier = flags.get(flag);
@@ -37,6 +38,7 @@ export function parseArguments(args: readonly string[], options: Iterable<Option
     problems.push(`unknown flag ${rawName}${hint}`);
   };
   for (const { name, rawName, value, index } of tokens.filter((token) => token.kind === 'option')) {
+    if (valueIndices.has(index)) continue;
     const option = known.get(name);
     const isPlain = rawName === `--${name}`;
     // Also of an unknown flag, so that one mistake makes one message.
@@ -50,3 +52,6 @@ export function parseArguments(args: readonly string[], options: Iterable<Option
   );
   return { flags, positionals, problems };
 }
+
+/** A number, or the first of several: no flag begins with a digit. */
+const isNegative = (text: string): boolean => /^-\.?\d/.test(text);

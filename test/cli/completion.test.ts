@@ -48,6 +48,7 @@ test('a shell that is not known is refused with those that are', async () => {
   assert.equal(code, 2);
   assert.equal(stderr, 'lancegate: completion takes the name of a shell: bash, zsh, fish; did you mean bash?\n');
   assert.equal((await runInProcess(['completion'])).code, 2);
+  assert.match((await runInProcess(['completion', 'zsh', 'x'])).stderr, /unexpected argument "x"/);
 });
 
 describe('through a shell', () => {

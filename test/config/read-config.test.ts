@@ -52,6 +52,20 @@ test('without flags and variables the defaults are in effect, and they contradic
   assert.equal(values.defaultTimeoutMs, 300_000);
 });
 
+test('a value may begin with a minus sign and a digit, and is one value', () => {
+  const { flags, problems } = parseArguments(
+    ['--port', '-7,3', '--host', '-.5', '--no-own-issuer'],
+    Object.values(settings),
+  );
+  assert.deepEqual(problems, []);
+  assert.deepEqual(
+    [flags.get('port')?.text, flags.get('host')?.text, flags.get('own-issuer')?.text],
+    ['-7,3', '-.5', 'false'],
+  );
+  assert.match(read({ args: ['--port', '-7'] }).problems.join(), /^--port: "-7" is not accepted/);
+  assert.deepEqual(read({ args: ['--port', '-x'] }).problems.length, 2, 'anything else is a flag');
+});
+
 test('the own issuer is off where another one is set, unless it is asked for (P9)', () => {
   const oidc = ['--oidc-issuer=https://a.example', '--oidc-audience=x'];
   const introspection = [
