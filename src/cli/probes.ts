@@ -14,7 +14,7 @@ export interface FoundDatabase {
 
 /** Each rejects with an error whose message is for the operator. */
 export interface Probes {
-  /** Loads the engine's native code. */
+  /** Loads the engine's native code, in a process of its own. */
   engine(): Promise<void>;
   /** Lists the place in the object store; false where only the engine can ask that store. */
   objectStore(config: Config): Promise<boolean>;

@@ -3,8 +3,10 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
 import { dataFolderAt } from '#src/config/data-folder.ts';
 import { systemClock } from '#src/kernel/clock.ts';
+import { loadElsewhere } from '#src/service-probes.ts';
 import { answerJson, serverOf } from '#test/fixtures/answering-server.ts';
 import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';
 import { freePort } from '#test/fixtures/free-port.ts';
@@ -79,6 +81,19 @@ test('what answers in the place of the service sends a terminal nothing that it 
   assert.equal(code, 1);
   assert.match(stdout.toString(), /takes no requests: no/);
   assert.doesNotMatch(stdout.toString(), /[^\P{Cc}\n]/u);
+});
+
+test('an engine that kills the process that loads it fails its check alone', async () => {
+  const killer = join(folder, 'killer.mjs');
+  writeFileSync(killer, "process.kill(process.pid, 'SIGBUS');\nawait new Promise(() => {});\n");
+  const probes = { engine: () => loadElsewhere(pathToFileURL(killer)) };
+  const { code, stdout } = await doctor(['--data', join(folder, 'none')], { probes });
+  assert.equal(code, 1);
+  assert.match(stdout.toString(), /^failed +versions .*cannot be loaded: it ends its process \(SIGBUS\)$/m);
+  assert.equal(stdout.toString().match(/^ok /gm)?.length, 8);
+  const missing = { engine: () => loadElsewhere(pathToFileURL(join(folder, 'missing.mjs'))) };
+  const { state, said } = await finding('versions', ['--data', join(folder, 'none')], { probes: missing });
+  assert.deepEqual([state, said.includes('Cannot find module')], ['failed', true]);
 });
 
 test('few open files are a warning with the number to set, and no failure', async () => {

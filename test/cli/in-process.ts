@@ -39,6 +39,7 @@ export interface Surroundings {
   readonly env?: Readonly<Record<string, string>>;
   readonly clock?: Clock;
   readonly machine?: Machine;
+  readonly probes?: Partial<CliContext['probes']>;
   readonly startService?: StartService;
   readonly onStopSignal?: CliContext['onStopSignal'];
   readonly onReloadSignal?: CliContext['onReloadSignal'];
@@ -63,7 +64,7 @@ export async function runInProcess(args: readonly string[], given: Surroundings 
     readFile: (path) => readFileSync(path),
     fileExists: existsSync,
     openCredentials: (config) => openCredentials(config, clock),
-    probes: serviceProbes,
+    probes: { ...serviceProbes, ...given.probes },
     onStopSignal: given.onStopSignal ?? (() => {}),
     onReloadSignal: given.onReloadSignal ?? (() => {}),
   };

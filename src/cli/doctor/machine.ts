@@ -15,7 +15,7 @@ export const lookAtVersions: Look = async ({ context }) => {
   } catch (error) {
     return failed(
       `${programs}; the engine cannot be loaded: ${reasonOf(error)}`,
-      'install again without --omit=optional, on a system that README.md names',
+      'install lancegate again, its optional packages included, on a system for which it has one',
     );
   }
 };
