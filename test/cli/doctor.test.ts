@@ -9,8 +9,10 @@ import { systemClock } from '#src/kernel/clock.ts';
 import { loadElsewhere } from '#src/service-probes.ts';
 import { answerJson, serverOf } from '#test/fixtures/answering-server.ts';
 import { AuthorizationServer } from '#test/fixtures/authorization-server.ts';
+import { newCa, withoutOpenssl } from '#test/fixtures/certificates.ts';
 import { freePort } from '#test/fixtures/free-port.ts';
 import { guarded, sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
+import { startTestService } from '#test/fixtures/service.ts';
 import { mintToken, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { type Outcome, runInProcess, type Surroundings } from './in-process.ts';
@@ -64,6 +66,28 @@ test('the service of the data folder is asked, while it runs and after it was ki
   assert.deepEqual([state, said.includes(service.url), said.endsWith('ready')], ['ok', true, true]);
   await service.kill();
   assert.deepEqual([(await finding('service', args)).state, (await doctor(args)).code], ['failed', 1]);
+});
+
+test('a service with a certificate that names another address is asked all the same', {
+  skip: withoutOpenssl ?? false,
+}, async (t) => {
+  const clean = (each: () => void | Promise<void>) => t.after(each);
+  const { certificatePath, keyPath } = newCa(clean).certify('other');
+  const service = await startTestService(clean, { TLS_CERTIFICATE: certificatePath, TLS_KEY: keyPath });
+  const { state, said } = await finding('service', ['--data', service.dataFolder]);
+  assert.deepEqual([state, said.includes('https://')], ['warning', true], said);
+  assert.match(said, /^lancegate test is at/, 'another version');
+});
+
+test('an answer without an end, or of another program, fails the check of the service', async (t) => {
+  const data = join(folder, 'endless');
+  mkdirSync(data);
+  for (const body of [' '.repeat(100_000), '<html>', 'null']) {
+    const { url } = await serverOf(t, (_, answer) => answer.end(body));
+    writeFileSync(dataFolderAt(data).holderFile, JSON.stringify({ url }));
+    const { state, said } = await finding('service', ['--data', data]);
+    assert.deepEqual([state, said.endsWith('is no lancegate service')], ['failed', true], said);
+  }
 });
 
 test('what answers in the place of the service sends a terminal nothing that it obeys (P9)', async (t) => {
