@@ -50,7 +50,8 @@ const mayImport = {
     'table/table-owners.ts',
   ],
   config: ['kernel', 'memory'],
-  cli: ['kernel', 'arrow', 'rows', 'wire', 'auth', 'telemetry', 'config', 'catalog/credentials.ts'],
+  load: ['kernel', 'arrow', 'rows'],
+  cli: ['kernel', 'arrow', 'rows', 'load', 'wire', 'auth', 'telemetry', 'config', 'catalog/credentials.ts'],
 };
 
 const rooms = Object.keys(mayImport);

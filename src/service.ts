@@ -254,7 +254,7 @@ function openBuilders({
     clock,
     metrics: metrics.ofIndexBuilders,
     serviceMemory,
-    environment: readerEnvironment(environment, root),
+    environment: readerEnvironment(environment, { storageRoot: root, memoryBytes }),
     setup: {
       root,
       rootOptions,
@@ -280,7 +280,7 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
     clock,
     metrics,
     serviceMemory,
-    environment: readerEnvironment(environment, root),
+    environment: readerEnvironment(environment, { storageRoot: root, memoryBytes }),
     setup: {
       root,
       rootOptions,

@@ -1,17 +1,10 @@
 import { type RecordBatch, RecordBatchReader, type Schema } from 'apache-arrow';
-import { magicAtEnd } from '../arrow/format/message.ts';
 import { CliError } from './command.ts';
 
 interface ArrowRows {
   readonly schema: Schema;
   readonly batches: Iterable<RecordBatch>;
 }
-
-const streamMarker = Buffer.from([255, 255, 255, 255]);
-
-export const isArrow = (input: Buffer): boolean =>
-  input.subarray(0, magicAtEnd.length).equals(magicAtEnd) ||
-  input.subarray(0, streamMarker.length).equals(streamMarker);
 
 /** An Arrow IPC file or stream, its batches and types as they are. */
 export function readArrow(input: Buffer): ArrowRows {

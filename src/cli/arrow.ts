@@ -1,18 +1,19 @@
 /** `lancegate arrow`: rows as text, or an Arrow file, as an Arrow IPC stream. It holds its input in memory. */
-import { extname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { RecordBatchStreamWriter } from 'apache-arrow';
 import type { Field } from '../arrow/schema/schema.ts';
 import { optional } from '../config/options.ts';
 import { listOf, type ValueType } from '../config/value-types.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import { formatOf } from '../load/input-file.ts';
 import type { TextFormat } from '../rows/answer-form.ts';
 import { columnOfType, columnTypeNames } from '../rows/bodies/column-type.ts';
 import { RowConversion } from '../rows/bodies/row-conversion.ts';
-import { isArrow, readArrow } from './arrow-input.ts';
+import { readArrow } from './arrow-input.ts';
 import { type CliContext, CliError, type Command, UsageError, write } from './command.ts';
 import { readCommandLine } from './command-line.ts';
 
-const typeAssignment: ValueType<Field> = {
+export const typeAssignment: ValueType<Field> = {
   placeholder: 'COLUMN=TYPE',
   expects: `COLUMN=TYPE with a type of ${columnTypeNames.join(', ')}`,
   arity: 'one',
@@ -55,31 +56,15 @@ async function readInput(file: string, context: CliContext): Promise<Buffer> {
 }
 
 function arrowOf(input: Buffer, file: string, types: readonly Field[] | undefined): AsyncIterable<Uint8Array> {
-  if (!isArrow(input)) return converted(input, formatOf(input, file), types ?? []);
+  const format = formatOf(input, file);
+  if (format === 'parquet') throw new CliError(`${file} is a Parquet file, which this command does not read`);
+  if (format !== 'arrow') return converted(input, format, types ?? []);
   if (types) throw new UsageError(['--types does not apply to Arrow data, which has its own']);
   const { schema, batches } = readArrow(input);
   const writer = new RecordBatchStreamWriter();
   writer.reset(undefined, schema);
   for (const batch of batches) writer.write(batch);
   return writer.finish();
-}
-
-const formatsByExtension: Readonly<Record<string, TextFormat>> = {
-  '.json': 'json',
-  '.ndjson': 'ndjson',
-  '.jsonl': 'ndjson',
-  '.csv': 'csv',
-};
-
-/** By the name of the file, but for JSON of either kind, and else by how it begins. */
-function formatOf(input: Buffer, file: string): TextFormat {
-  if (input.subarray(0, 4).equals(Buffer.from('PAR1'))) {
-    throw new CliError(`${file} is a Parquet file, which this command does not read`);
-  }
-  const [, first] = /^\ufeff?\s*(\S)/.exec(input.toString('utf8', 0, 1_024)) ?? [];
-  const named = formatsByExtension[extname(file).toLowerCase()];
-  if (named === 'csv' || (named === undefined && first !== undefined && !'[{'.includes(first))) return 'csv';
-  return first === '[' ? 'json' : 'ndjson';
 }
 
 /** Nothing is written before all rows are known to be right. */

@@ -11,7 +11,7 @@ interface CommandSyntax<Options extends OptionTable> {
   readonly options: Options;
   /** Settings it takes as flags; all of them are read from the environment. */
   readonly settingNames: readonly SettingName[];
-  /** Names of the positionals; one in brackets may be absent. */
+  /** Names of the positionals; one in brackets may be absent, and one with `…` behind it may be several. */
   readonly positionals?: readonly string[];
 }
 
@@ -58,7 +58,7 @@ function inEnvironment(flag: string, { env }: CliContext): Found | undefined {
 
 function positionalProblems(expected: readonly string[], given: readonly string[]): readonly string[] {
   const missing = expected.slice(given.length).filter((name) => !name.startsWith('['));
-  const surplus = given.slice(expected.length);
+  const surplus = expected.at(-1)?.endsWith('…') ? [] : given.slice(expected.length);
   return [
     ...missing.map((name) => `${name} is missing`),
     ...surplus.map((argument) => `unexpected argument ${JSON.stringify(argument)}`),

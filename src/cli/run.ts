@@ -10,6 +10,8 @@ import { tokenCommand } from './credentials/token.ts';
 import { devCommand } from './dev.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { programOf } from './program.ts';
+import { exportCommand } from './remote/export-command.ts';
+import { loadCommand } from './remote/load-command.ts';
 import { maintainCommand } from './remote/maintain.ts';
 import { queryCommand } from './remote/query-command.ts';
 import { restoreCommand, showCommand, statusCommand, tablesCommand, versionsCommand } from './remote/table-commands.ts';
@@ -40,6 +42,8 @@ export async function runCli(
     queryCommand,
     doctorCommand,
     completionCommand(() => commands),
+    loadCommand,
+    exportCommand,
   ];
   try {
     return await runProgram(args, commands, context);

@@ -193,18 +193,32 @@ const quiet = { LANCEDB_LOG: 'error' };
  * the system gives only what is used.
  */
 const deepStacks = { RUST_MIN_STACK: String(64 * 2 ** 20) };
-/** A reader has as few arenas as the service itself (docs/adr/0010), also if its operator chose otherwise. */
-const fewArenas = { MALLOC_ARENA_MAX: '2' };
+/**
+ * A reader has as few arenas as the service itself (docs/adr/0010), also if its operator chose otherwise, and what it frees of a column's
+ * page goes back to the system, which would grow its resident memory by a third (docs/measurements/load.md).
+ */
+const littleKept = {
+  MALLOC_ARENA_MAX: '2',
+  MALLOC_MMAP_THRESHOLD_: String(2 ** 20),
+  MALLOC_TRIM_THRESHOLD_: String(2 ** 20),
+};
+
+/**
+ * The engine reads up to 2 GiB ahead of who takes the rows, and a reader of a large table died of it
+ * (docs/measurements/load.md).
+ */
+const readAheadShare = 16;
 
 /** The part of the service's environment that a reader gets: no secret that it does not need (P9). */
 export function readerEnvironment(
   environment: Readonly<Record<string, string | undefined>>,
-  storageRoot: string,
+  { storageRoot, memoryBytes }: { readonly storageRoot: string; readonly memoryBytes: number },
 ): Readonly<Record<string, string>> {
   const isObjectStore = storageRoot.includes('://');
   const given = Object.entries(environment).filter(
     (entry): entry is [string, string] =>
       entry[1] !== undefined && (always.test(entry[0]) || (isObjectStore && forObjectStores.test(entry[0]))),
   );
-  return { ...quiet, ...deepStacks, ...Object.fromEntries(given), ...fewArenas };
+  const readAhead = { LANCE_DEFAULT_IO_BUFFER_SIZE: String(Math.floor(memoryBytes / readAheadShare)) };
+  return { ...quiet, ...deepStacks, ...readAhead, ...Object.fromEntries(given), ...littleKept };
 }

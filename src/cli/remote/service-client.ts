@@ -40,8 +40,32 @@ interface AskedOfService {
   readonly method?: 'GET' | 'POST';
   /** JSON. */
   readonly body?: object;
+  readonly content?: ContentToSend;
   readonly accept?: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
+
+/** Bytes that are no JSON. A stream is sent as it comes. */
+interface ContentToSend {
+  readonly type: string;
+  readonly bytes: Uint8Array<ArrayBuffer> | AsyncIterable<Uint8Array>;
+}
+
+/** What a service answered with that is not 2xx. */
+export class ServiceRefusal extends CliError {
+  readonly status: number;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(message: string, { status, headers }: Response) {
+    super(message);
+    this.status = status;
+    const seconds = Number(headers.get('retry-after') ?? Number.NaN);
+    this.retryAfterMs = Number.isFinite(seconds) ? 1_000 * seconds : undefined;
+  }
+}
+
+/** No answer came: whether the service has done what it was asked is not known. */
+export class ServiceSilent extends CliError {}
 
 export class ServiceClient {
   /** With its base path. */
@@ -53,13 +77,16 @@ export class ServiceClient {
     this.#credential = credential;
   }
 
-  /** Throws `CliError` for whatever is no answer of 2xx, in a sentence. */
-  async ask(route: string, { method = 'POST', body, accept = 'application/json' }: AskedOfService = {}): Promise<Response> {
-    const headers: Record<string, string> = { authorization: `Bearer ${await this.#credential()}`, accept };
-    if (body !== undefined) headers['content-type'] = 'application/json';
-    const request = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) };
+  /** Throws `ServiceRefusal` or `ServiceSilent` for whatever is no answer of 2xx, in a sentence. */
+  async ask(route: string, asked: AskedOfService = {}): Promise<Response> {
+    const { method = 'POST', accept = 'application/json', headers = {} } = asked;
+    const authorization = `Bearer ${await this.#credential()}`;
+    const { type, body } = bodyOf(asked);
+    const given = { ...headers, authorization, accept, ...(type !== undefined && { 'content-type': type }) };
+    // The type of `fetch` does not know that a stream of bytes can be a body (undici's documentation).
+    const request = { method, headers: given, duplex: 'half', ...(body !== undefined && { body }) } as RequestInit;
     const response = await fetch(`${this.url}${route}`, request).catch((cause: unknown) => {
-      throw new CliError(`no service answers at ${this.url}: ${reasonOf(cause)}`, { cause });
+      throw new ServiceSilent(`no service answers at ${this.url}: ${reasonOf(cause)}`, { cause });
     });
     if (!response.ok) throw await this.#refusal(response);
     return response;
@@ -67,23 +94,34 @@ export class ServiceClient {
 
   async json<Answer>(route: string, asked?: AskedOfService): Promise<Answer> {
     const response = await this.ask(route, asked);
-    return (await response.json().catch(() => this.#isNoService(response.status))) as Answer;
+    const text = await response.text().catch((cause: unknown) => {
+      throw new ServiceSilent(`the answer of ${this.url} broke off: ${reasonOf(cause)}`, { cause });
+    });
+    try {
+      return JSON.parse(text) as Answer;
+    } catch {
+      throw this.#isNoService(response);
+    }
   }
 
-  async #refusal(response: Response): Promise<CliError> {
+  async #refusal(response: Response): Promise<ServiceRefusal> {
     const body: unknown = await response.json().catch(() => undefined);
     const { error } = (body ?? {}) as { readonly error?: unknown };
-    if (typeof error !== 'string') return this.#isNoService(response.status);
+    if (typeof error !== 'string') return this.#isNoService(response);
     const next = nextSteps[response.status] ?? '';
     const request = response.headers.get('x-request-id');
-    return new CliError(`${error.replace(/\.$/, '')}${next} (${response.status}, request ${request})`);
+    return new ServiceRefusal(`${error.replace(/\.$/, '')}${next} (${response.status}, request ${request})`, response);
   }
 
-  #isNoService(status: number): CliError {
-    return new CliError(
-      `what answers at ${this.url} is no lancegate service, or has another base path (status ${status})`,
-    );
+  #isNoService(response: Response): ServiceRefusal {
+    const what = `what answers at ${this.url} is no lancegate service, or has another base path`;
+    return new ServiceRefusal(`${what} (status ${response.status})`, response);
   }
+}
+
+function bodyOf({ body, content }: AskedOfService) {
+  if (content !== undefined) return { type: content.type, body: content.bytes };
+  return body === undefined ? {} : { type: 'application/json', body: JSON.stringify(body) };
 }
 
 export type ServiceGiven = OptionValues<typeof serviceOptions>;

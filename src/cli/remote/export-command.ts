@@ -1,0 +1,104 @@
+/** `lancegate export`: a table, as it is at one version, into a file that is there once it is whole. */
+import { createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { basename, dirname, extname, join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import { optional } from '../../config/options.ts';
+import { integer, listOf, text } from '../../config/value-types.ts';
+import { Progress } from '../../load/progress.ts';
+import { type CliContext, CliError, type Command, UsageError, write } from '../command.ts';
+import { readCommandLine } from '../command-line.ts';
+import { serviceClient, serviceFlags, serviceOptions, serviceSettingNames } from './service-client.ts';
+import { tableRoute } from './table-commands.ts';
+
+const exportOptions = {
+  where: optional(text, { flag: 'where', doc: 'SQL that is true of the rows. Without it, all.' }),
+  columns: optional(listOf(text), { flag: 'columns', doc: 'Without it, all.' }),
+  version: optional(integer(1, Number.MAX_SAFE_INTEGER), {
+    flag: 'version',
+    doc: 'As it was at this version. Without it, the newest.',
+  }),
+};
+
+const options = { ...exportOptions, ...serviceOptions };
+
+const types: Readonly<Record<string, string>> = {
+  '.csv': 'text/csv',
+  '.json': 'application/x-ndjson',
+  '.ndjson': 'application/x-ndjson',
+  '.jsonl': 'application/x-ndjson',
+  '.arrow': 'application/vnd.apache.arrow.file',
+  '.arrows': 'application/vnd.apache.arrow.stream',
+};
+
+export const exportCommand: Command = {
+  name: 'export',
+  positionals: 'TABLE FILE',
+  summary: `Writes a table to a file, in the format of its name (${Object.keys(types).join(', ')}), gzipped with .gz behind it. FILE may be \`-\`, which is NDJSON.`,
+  options: [...Object.values(exportOptions), ...serviceFlags],
+
+  async run(args, context) {
+    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE'] };
+    const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
+    const [table, file] = positionals as [string, string];
+    const accept = typeOf(file);
+    const service = serviceClient(given, reading.values, context);
+    const { version } =
+      given.version === undefined
+        ? await service.json<{ readonly version: number }>(tableRoute(table, 'describe'), { body: {} })
+        : { version: given.version };
+    const body = { version, filter: given.where, columns: given.columns };
+    const answer = await service.ask(tableRoute(table, 'query'), { body, accept });
+    if (answer.body === null) throw new CliError('the service answered without rows');
+    if (file === '-') {
+      for await (const bytes of answer.body) await write(context.stdout, bytes);
+      return;
+    }
+    const bytes = Readable.fromWeb(answer.body);
+    await keep(isJson(file) ? Readable.from(arrayOf(bytes)) : bytes, resolve(context.cwd, file), context);
+    await write(context.stdout, `${file} has ${table} as it is at version ${version}\n`);
+  },
+};
+
+function typeOf(file: string): string {
+  if (file === '-') return 'application/x-ndjson';
+  const type = types[extname(file.replace(/\.gz$/i, '')).toLowerCase()];
+  if (type !== undefined) return type;
+  throw new UsageError([`the name of FILE ends in ${Object.keys(types).join(', ')}, perhaps with .gz behind it`]);
+}
+
+const isJson = (file: string): boolean => /\.json(\.gz)?$/i.test(file);
+
+/** Lines of objects as one array. */
+async function* arrayOf(lines: Readable): AsyncGenerator<string> {
+  let before = '[\n';
+  for await (const line of createInterface({ input: lines, crlfDelay: Number.POSITIVE_INFINITY })) {
+    yield `${before}${line}`;
+    before = ',\n';
+  }
+  yield before === ',\n' ? '\n]\n' : '[]\n';
+}
+
+/** Beside its place until it is whole: a file that is there already stays as it is when something breaks. */
+async function keep(bytes: Readable, path: string, { stderr, clock }: CliContext): Promise<void> {
+  const beside = join(dirname(path), `.${basename(path)}.${process.pid}`);
+  const progress = new Progress(stderr, clock, undefined);
+  let read = 0;
+  bytes.on('data', (piece: Uint8Array | string) => {
+    read += piece.length;
+    progress.show({ bytes: read, rows: undefined });
+  });
+  try {
+    const packed = /\.gz$/i.test(path) ? [createGzip()] : [];
+    await pipeline([bytes, ...packed, createWriteStream(beside)]);
+    await rename(beside, path);
+  } catch (error) {
+    await rm(beside, { force: true });
+    throw new CliError(`${path} is not written: ${error instanceof Error ? error.message : error}`, { cause: error });
+  } finally {
+    progress.end();
+  }
+}

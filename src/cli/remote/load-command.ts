@@ -1,0 +1,101 @@
+/**
+ * `lancegate load`: files of rows into a table. A file is sent in parts, each in a request with a key made of the table, the rows of
+ * the part and all before it. So the same command, run again after any break, goes on where it stopped: what the service has taken it
+ * does not take twice.
+ */
+import { existsSync, globSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { RecordBatchReader } from 'apache-arrow';
+import { type OptionValues, optional, withDefault } from '../../config/options.ts';
+import { boolean, listOf, text } from '../../config/value-types.ts';
+import { messagesOfFile } from '../../load/messages-of-file.ts';
+import { streamOf } from '../../load/row-messages.ts';
+import { typeAssignment } from '../arrow.ts';
+import { type CliContext, CliError, type Command, UsageError } from '../command.ts';
+import { readCommandLine } from '../command-line.ts';
+import { inputOf, Load, type LoadMode } from './load-run.ts';
+import { formOf, formOptions, printRows } from './printed-rows.ts';
+import { serviceClient, serviceFlags, serviceOptions, serviceSettingNames } from './service-client.ts';
+
+const loadOptions = {
+  on: optional(listOf(text), {
+    flag: 'on',
+    doc: 'Upsert: a row whose values in these columns are in the table replaces that row, others are added.',
+  }),
+  append: withDefault(boolean, { flag: 'append', default: 'false', doc: 'Add all rows, whatever is in the table.' }),
+  replace: withDefault(boolean, {
+    flag: 'replace',
+    default: 'false',
+    doc: 'Put the rows in place of all that are in the table, at once when the last one is there. Readers see either the old ones or the new ones.',
+  }),
+  types: optional(listOf(typeAssignment), {
+    flag: 'types',
+    doc: 'Types of columns of a table that is new, or replaced. Otherwise docs/rows.md says how they follow from the values.',
+  }),
+  dryRun: withDefault(boolean, {
+    flag: 'dry-run',
+    default: 'false',
+    doc: 'Load nothing: print the columns that a new table would have, by the first 10,000 rows.',
+  }),
+  run: optional(text, {
+    flag: 'run',
+    doc: 'Any word. The same files are loaded once for each: to append them once more on purpose, give another one.',
+  }),
+  ...formOptions,
+};
+
+const options = { ...loadOptions, ...serviceOptions };
+
+type GivenToLoad = OptionValues<typeof options>;
+
+export const loadCommand: Command = {
+  name: 'load',
+  positionals: 'TABLE FILE…',
+  summary:
+    'Loads files of CSV, JSON, newline-delimited JSON or Arrow, also gzipped, into a table, which it makes where there is none. FILE may be `-` or a pattern. Run again after a break, it goes on where it stopped.',
+  options: [...Object.values(loadOptions), ...serviceFlags],
+
+  async run(args, context) {
+    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE…'] };
+    const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
+    const [table, ...patterns] = positionals;
+    const files = patterns.flatMap((pattern) => filesOf(pattern, context.cwd));
+    if (given.dryRun) return printColumns(files[0]!, given, context);
+    const mode = modeOf(given);
+    const service = serviceClient(given, reading.values, context);
+    const { types, run: label } = given;
+    const row = await new Load({ table: table!, files, mode, types, label, service, context }).run();
+    await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
+  },
+};
+
+function modeOf({ on, append, replace }: GivenToLoad): LoadMode {
+  const modes: readonly (LoadMode | false | undefined)[] = [
+    on && { kind: 'upsert', on },
+    append && { kind: 'append' },
+    replace && { kind: 'replace' },
+  ];
+  const [mode, ...others] = modes.filter((each) => each !== false && each !== undefined);
+  if (mode !== undefined && others.length === 0) return mode;
+  throw new UsageError([
+    'one of --on COLUMN, --append and --replace says what becomes of the rows that are in the table',
+  ]);
+}
+
+/** What a shell leaves of a pattern that it did not expand. */
+function filesOf(pattern: string, cwd: string): readonly string[] {
+  if (pattern === '-' || existsSync(resolve(cwd, pattern))) return [pattern];
+  const found = globSync(pattern, { cwd }).toSorted();
+  if (found.length === 0) throw new CliError(`there is no file ${pattern}`);
+  return found;
+}
+
+async function printColumns(file: string, { types, ...given }: GivenToLoad, context: CliContext): Promise<void> {
+  await using input = await inputOf(file, context);
+  for await (const { bytes } of messagesOfFile(input, { types })) {
+    const { fields } = RecordBatchReader.from(streamOf([bytes])).open().schema;
+    const rows = fields.map(({ name, type, nullable }) => ({ column: name, type: String(type), nullable }));
+    await printRows(rows, ['column', 'type', 'nullable'], formOf(given, context), context.stdout);
+    return;
+  }
+}

@@ -1,0 +1,203 @@
+/** Loads files into a table of a service, part by part. */
+
+import { resolve } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
+import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
+import type { Field, Schema } from '../../arrow/schema/schema.ts';
+import { LancegateError } from '../../kernel/errors.ts';
+import { type InputFile, openInput } from '../../load/input-file.ts';
+import { messagesOfFile } from '../../load/messages-of-file.ts';
+import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
+import { Progress } from '../../load/progress.ts';
+import { untilAnswered } from '../../load/retries.ts';
+import { streamOf } from '../../load/row-messages.ts';
+import { type CliContext, CliError } from '../command.ts';
+import type { PrintedRow } from './printed-rows.ts';
+import { type ServiceClient, ServiceRefusal, ServiceSilent } from './service-client.ts';
+import { tableRoute } from './table-commands.ts';
+
+export type LoadMode =
+  | { readonly kind: 'upsert'; readonly on: readonly string[] }
+  | { readonly kind: 'append' | 'replace' };
+
+export const inputOf = (file: string, { cwd, stdin }: CliContext): Promise<InputFile> =>
+  openInput(file, file === '-' ? undefined : resolve(cwd, file), stdin).catch((cause: Error) => {
+    throw new CliError(`${file} cannot be read: ${cause.message}`, { cause });
+  });
+
+export interface LoadParts {
+  readonly table: string;
+  readonly files: readonly string[];
+  readonly mode: LoadMode;
+  /** Of columns of a table that is new, or replaced. */
+  readonly types: readonly Field[] | undefined;
+  /** Makes other keys. */
+  readonly label: string | undefined;
+  readonly service: ServiceClient;
+  readonly context: CliContext;
+}
+
+const arrowStream = 'application/vnd.apache.arrow.stream';
+
+/** Of a part. */
+interface Loaded {
+  readonly num_inserted_rows?: number;
+  readonly num_updated_rows?: number;
+}
+
+export class Load {
+  readonly #parts: LoadParts;
+  readonly #sum = { rows: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
+
+  constructor(parts: LoadParts) {
+    this.#parts = parts;
+  }
+
+  /** Throws `CliError` or `LancegateError` for what stopped it. */
+  async run(): Promise<PrintedRow> {
+    const { table, mode } = this.#parts;
+    if (mode.kind === 'replace') await this.#replace();
+    else await this.#addParts(mode);
+    return { table, ...this.#sum };
+  }
+
+  async #addParts(mode: Exclude<LoadMode, { readonly kind: 'replace' }>): Promise<void> {
+    const { table, files, label, context } = this.#parts;
+    const schema = (await this.#schema()) ?? (await this.#make());
+    const keys = new PartKeys([table, mode.kind, ...(mode.kind === 'upsert' ? mode.on : []), label]);
+    const query =
+      mode.kind === 'upsert' ? `?${mode.on.map((column) => `on=${encodeURIComponent(column)}`).join('&')}` : '';
+    const route = tableRoute(table, mode.kind === 'upsert' ? 'merge_insert' : 'insert') + query;
+    for (const file of files) {
+      await using input = await inputOf(file, context);
+      const progress = new Progress(context.stderr, context.clock, input.totalBytes);
+      try {
+        for await (const part of readAhead(partsOf(messagesOfFile(input, { table: schema })))) {
+          await this.#send(route, part, keys.next(part), file);
+          progress.show({ bytes: bytesOf(input, part), rows: this.#sum.rows });
+        }
+      } finally {
+        progress.end();
+      }
+    }
+  }
+
+  async #send(route: string, part: RowsPart, key: string, file: string): Promise<void> {
+    const { service, context } = this.#parts;
+    const content = { type: arrowStream, bytes: part.body };
+    const attempt = async () => {
+      const response = await service.ask(route, { content, headers: { 'idempotency-key': key } });
+      const isReplay = response.headers.get('idempotency-replayed') === 'true';
+      const answer = await response.json().catch((cause: unknown) => {
+        throw new ServiceSilent('the answer of the service broke off', { cause });
+      });
+      return { isReplay, answer: answer as Loaded };
+    };
+    const place = `${file}, rows ${part.rowsBefore + 1} to ${part.rowsBefore + part.rows}`;
+    const { isReplay, answer } = await untilAnswered(attempt, { clock: context.clock, pause, mayPass }).catch(
+      (error) => {
+        throw stopped(error, place);
+      },
+    );
+    this.#sum.rows += part.rows;
+    this.#sum.inserted += answer.num_inserted_rows ?? 0;
+    this.#sum.updated += answer.num_updated_rows ?? 0;
+    this.#sum.parts += 1;
+    if (isReplay) this.#sum.partsThereBefore += 1;
+  }
+
+  /** undefined where there is no table. */
+  async #schema(): Promise<Schema | undefined> {
+    const { service, table } = this.#parts;
+    const asked = { body: { filter: '1 = 0', k: 1 }, accept: 'application/vnd.apache.arrow.file' };
+    try {
+      const response = await service.ask(tableRoute(table, 'query'), asked);
+      return readSchemaOfIpcFile(Buffer.from(await response.arrayBuffer()) as IpcFile);
+    } catch (error) {
+      if (error instanceof ServiceRefusal && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  /** A table without rows, of the columns of the first file. */
+  async #make(): Promise<Schema | undefined> {
+    const { table, files, types, service, context } = this.#parts;
+    if (files[0] === '-')
+      throw new CliError(`there is no table ${table}: make it first, or load a file, which can be read twice`);
+    await using input = await inputOf(files[0]!, context);
+    for await (const { bytes } of messagesOfFile(input, { types })) {
+      const content = { type: arrowStream, bytes: streamOf([bytes]) as Buffer<ArrayBuffer> };
+      await service.ask(tableRoute(table, 'create'), { content });
+      break;
+    }
+    return await this.#schema();
+  }
+
+  /** One request, whatever the size: the service shows its rows once it has all. */
+  async #replace(): Promise<void> {
+    const { table, service } = this.#parts;
+    const isThere = (await this.#schema()) !== undefined;
+    const route = tableRoute(table, isThere ? 'insert?mode=overwrite' : 'create');
+    const content = { type: arrowStream, bytes: this.#wholeStream() };
+    await service.ask(route, { content });
+    this.#sum.inserted = this.#sum.rows;
+    this.#sum.parts = 1;
+  }
+
+  async *#wholeStream(): AsyncGenerator<Uint8Array> {
+    const { files, types, context } = this.#parts;
+    let schema: Uint8Array | undefined;
+    for (const file of files) {
+      await using input = await inputOf(file, context);
+      const progress = new Progress(context.stderr, context.clock, input.totalBytes);
+      for await (const { kind, bytes, rows, ...read } of messagesOfFile(input, { types })) {
+        const isOther = kind === 'schema' && schema !== undefined && !Buffer.from(schema).equals(bytes);
+        if (isOther) throw new CliError(`${file} has other columns than ${files[0]}`);
+        if (kind === 'schema' && schema !== undefined) continue;
+        schema ??= bytes;
+        yield bytes;
+        this.#sum.rows += rows;
+        progress.show({ bytes: bytesOf(input, read), rows: this.#sum.rows });
+      }
+      progress.end();
+    }
+    yield streamOf([]);
+  }
+}
+
+const bytesOf = (
+  { totalBytes, bytesRead }: InputFile,
+  { readShare }: { readonly readShare?: number | undefined },
+): number => (readShare === undefined || totalBytes === undefined ? bytesRead : readShare * totalBytes);
+
+/** Busy, restarting or out of reach. The key makes it safe to ask again. */
+function mayPass(error: unknown): number | undefined {
+  if (error instanceof ServiceSilent) return 0;
+  if (!(error instanceof ServiceRefusal)) return undefined;
+  return [429, 502, 503, 504].includes(error.status) ? (error.retryAfterMs ?? 0) : undefined;
+}
+
+const stopped = (error: unknown, place: string): unknown =>
+  error instanceof CliError || error instanceof LancegateError
+    ? new CliError(`${place}: ${error.message}; what was before is loaded, and the same command goes on here`, {
+        cause: error,
+      })
+    : error;
+
+/** Asks for the next item before the current one is used up. */
+async function* readAhead<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
+  const iterator = items[Symbol.asyncIterator]();
+  let next = iterator.next();
+  try {
+    for (;;) {
+      const { done, value } = await next;
+      if (done) return;
+      next = iterator.next();
+      next.catch(() => undefined); // it is thrown where it is awaited
+      yield value;
+    }
+  } finally {
+    await iterator.return?.();
+  }
+}

@@ -1,0 +1,168 @@
+/** Files of rows: which format each has, by how it begins and by its name, and its bytes in pieces of one size. */
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { extname } from 'node:path';
+import { Readable } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { magicAtEnd } from '../arrow/format/message.ts';
+import { invalidInput } from '../kernel/errors.ts';
+
+export type InputFormat = 'csv' | 'json' | 'ndjson' | 'arrow' | 'parquet';
+
+export interface InputFile extends AsyncDisposable {
+  /** As it was given. */
+  readonly name: string;
+  /** undefined for the standard input. */
+  readonly path: string | undefined;
+  readonly format: InputFormat;
+  /** undefined where that is not known before its end. */
+  readonly totalBytes: number | undefined;
+  /** Of `totalBytes`, so many were read. */
+  readonly bytesRead: number;
+  /** The text, all pieces but the last as long as each other, whatever the reads were. */
+  pieces(): AsyncIterable<Uint8Array>;
+}
+
+const pieceBytes = 64 << 10;
+const headBytes = 4 << 10;
+
+export async function openInput(
+  name: string,
+  path: string | undefined,
+  stdin: AsyncIterable<Uint8Array>,
+): Promise<InputFile> {
+  if (path === undefined) return Input.begin({ name, path, source: stdin, totalBytes: undefined, handle: undefined });
+  const handle = await open(path, constants.O_RDONLY);
+  try {
+    const stat = await handle.stat();
+    if (stat.isDirectory()) throw invalidInput('it is a folder');
+    const source = handle.createReadStream({ highWaterMark: pieceBytes, autoClose: false });
+    return await Input.begin({ name, path, source, totalBytes: stat.isFile() ? stat.size : undefined, handle });
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+interface InputSource {
+  readonly name: string;
+  readonly path: string | undefined;
+  readonly source: AsyncIterable<Uint8Array>;
+  readonly totalBytes: number | undefined;
+  readonly handle: FileHandle | undefined;
+}
+
+class Input implements InputFile {
+  readonly name: string;
+  readonly path: string | undefined;
+  readonly totalBytes: number | undefined;
+  bytesRead = 0;
+  format: InputFormat = 'csv';
+  readonly #handle: FileHandle | undefined;
+  readonly #source: AsyncIterator<Uint8Array>;
+  /** Looked at already. */
+  readonly #first: Uint8Array[] = [];
+
+  constructor({ name, path, source, totalBytes, handle }: InputSource) {
+    this.name = name;
+    this.path = path;
+    this.totalBytes = totalBytes;
+    this.#handle = handle;
+    this.#source = this.#unpacked(this.#counted(source))[Symbol.asyncIterator]();
+  }
+
+  static async begin(source: InputSource): Promise<Input> {
+    const input = new Input(source);
+    input.format = formatOf(await input.#head(), source.name);
+    return input;
+  }
+
+  async *pieces(): AsyncGenerator<Uint8Array> {
+    let held: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const piece of this.#all()) {
+      held.push(piece);
+      bytes += piece.length;
+      if (bytes < pieceBytes) continue;
+      const joined = Buffer.concat(held);
+      const whole = joined.length - (joined.length % pieceBytes);
+      for (let at = 0; at < whole; at += pieceBytes) yield joined.subarray(at, at + pieceBytes);
+      held = [joined.subarray(whole)];
+      bytes = joined.length - whole;
+    }
+    if (bytes > 0) yield Buffer.concat(held);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#source.return?.();
+    await this.#handle?.close();
+  }
+
+  async #head(): Promise<Buffer> {
+    let bytes = 0;
+    while (bytes < headBytes) {
+      const { done, value } = await this.#source.next();
+      if (done) break;
+      this.#first.push(value);
+      bytes += value.length;
+    }
+    return Buffer.concat(this.#first);
+  }
+
+  async *#all(): AsyncGenerator<Uint8Array> {
+    yield* this.#first.splice(0);
+    for (let next = await this.#source.next(); !next.done; next = await this.#source.next()) yield next.value;
+  }
+
+  async *#counted(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    for await (const piece of source) {
+      this.bytesRead += piece.length;
+      yield piece;
+    }
+  }
+
+  /** gzip is known by its first two bytes. */
+  async *#unpacked(source: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
+    const first = await source.next();
+    if (first.done) return;
+    const all = following(first.value, source);
+    if (first.value[0] !== 0x1f || first.value[1] !== 0x8b) {
+      yield* all;
+      return;
+    }
+    const unpacked = createGunzip();
+    Readable.from(all)
+      .on('error', (error) => unpacked.destroy(error))
+      .pipe(unpacked);
+    try {
+      yield* unpacked as AsyncIterable<Uint8Array>;
+    } catch (cause) {
+      throw invalidInput(`it cannot be unpacked by gzip after ${this.bytesRead} bytes`, cause);
+    }
+  }
+}
+
+async function* following(first: Uint8Array, rest: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  yield first;
+  yield* rest;
+}
+
+const formatsByExtension: Readonly<Record<string, InputFormat>> = {
+  '.json': 'json',
+  '.ndjson': 'ndjson',
+  '.jsonl': 'ndjson',
+  '.csv': 'csv',
+};
+
+const streamMarker = Buffer.from([255, 255, 255, 255]);
+
+/** JSON of either kind is told apart by how it begins, whatever its name says. */
+export function formatOf(head: Buffer, name: string): InputFormat {
+  if (head.subarray(0, 4).equals(Buffer.from('PAR1'))) return 'parquet';
+  if (head.subarray(0, magicAtEnd.length).equals(magicAtEnd) || head.subarray(0, 4).equals(streamMarker))
+    return 'arrow';
+  const [, first] = /^\ufeff?\s*(\S)/.exec(head.toString('utf8', 0, 1_024)) ?? [];
+  const named = formatsByExtension[extname(name.replace(/\.gz$/i, '')).toLowerCase()];
+  if (named === 'csv' || (named === undefined && first !== undefined && !'[{'.includes(first))) return 'csv';
+  return first === '[' ? 'json' : 'ndjson';
+}

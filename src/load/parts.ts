@@ -1,0 +1,65 @@
+/**
+ * The rows of a file in parts, each of which one request loads. How it is cut, and with it every byte of every part, follows from the
+ * file and the table's columns alone: a second run makes the same parts, and with the same keys the service takes none of them twice.
+ */
+import { createHash } from 'node:crypto';
+import { type RowMessage, streamOf } from './row-messages.ts';
+
+export interface RowsPart {
+  /** An Arrow IPC stream. */
+  readonly body: Buffer<ArrayBuffer>;
+  readonly rows: number;
+  /** Rows of the file before it. */
+  readonly rowsBefore: number;
+  /** As that of its last message. */
+  readonly readShare: number | undefined;
+}
+
+/** Large enough that a commit is a small share of the work, and small enough that a process holds three. */
+const partBytes = 8 << 20;
+
+export async function* partsOf(messages: AsyncIterable<RowMessage>, mostBytes = partBytes): AsyncGenerator<RowsPart> {
+  let schema: Uint8Array | undefined;
+  let held: Uint8Array[] = [];
+  let [bytes, rows, rowsBefore] = [0, 0, 0];
+  let readShare: number | undefined;
+  const part = (): RowsPart => {
+    const body = streamOf([schema!, ...held]) as Buffer<ArrayBuffer>;
+    return { body, rows, rowsBefore, readShare };
+  };
+  for await (const message of messages) {
+    if (message.kind === 'schema') {
+      schema = message.bytes;
+      continue;
+    }
+    held.push(message.bytes);
+    bytes += message.bytes.length;
+    rows += message.rows;
+    readShare = message.readShare;
+    if (bytes < mostBytes || message.kind !== 'record batch') continue;
+    yield part();
+    rowsBefore += rows;
+    [held, bytes, rows] = [[], 0, 0];
+  }
+  if (rows > 0) yield part();
+}
+
+/**
+ * Keys of parts that follow each other: each stands for its part and for all before it, so that a file with two equal parts has both
+ * of them loaded.
+ */
+export class PartKeys {
+  #digest: string;
+
+  /** `what`: the table, and how it is loaded. */
+  constructor(what: readonly (string | undefined)[]) {
+    this.#digest = digestOf(JSON.stringify(what));
+  }
+
+  next({ body }: Pick<RowsPart, 'body'>): string {
+    this.#digest = digestOf(this.#digest + digestOf(body));
+    return `load-${this.#digest}`;
+  }
+}
+
+const digestOf = (data: string | Uint8Array): string => createHash('sha256').update(data).digest('base64url');

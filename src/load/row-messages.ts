@@ -1,0 +1,65 @@
+/** Rows of a file as the messages of an Arrow IPC stream: the schema first, then batches, each behind the dictionaries it needs. */
+import { type RecordBatch, type Schema, Table, tableToIPC } from 'apache-arrow';
+import { asBuffer } from '../arrow/format/ipc-file.ts';
+import { prefixBytes, readMessage } from '../arrow/format/message.ts';
+import type { RowConversion } from '../rows/bodies/row-conversion.ts';
+
+export interface RowMessage {
+  readonly bytes: Uint8Array;
+  readonly kind: 'schema' | 'dictionary batch' | 'record batch';
+  /** Of a record batch. */
+  readonly rows: number;
+  /** Of the file, so much is behind it; undefined where the bytes that were read say so. */
+  readonly readShare?: number;
+}
+
+const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
+
+export const streamOf = (messages: readonly Uint8Array[]): Buffer => Buffer.concat([...messages, endOfStream]);
+
+/** The same pieces give the same messages. */
+export async function* messagesOfText(
+  pieces: AsyncIterable<Uint8Array>,
+  conversion: RowConversion,
+): AsyncGenerator<RowMessage> {
+  for await (const piece of pieces) for await (const bytes of conversion.add(piece)) yield messageOf(bytes);
+  for await (const bytes of conversion.end()) if (!endOfStream.equals(bytes)) yield messageOf(bytes);
+}
+
+function messageOf(bytes: Uint8Array): RowMessage {
+  const buffer = asBuffer(bytes);
+  const metadataBytes = buffer.readUInt32LE(4);
+  const { kind, header } = readMessage(buffer.subarray(prefixBytes, prefixBytes + metadataBytes));
+  return { bytes, kind, rows: kind === 'record batch' ? header.length(0, 'the number of rows') : 0 };
+}
+
+/** A batch of a file may be the whole file. */
+const rowsOfSlice = 16_384;
+
+/** Batches of Arrow in slices, so that a request never needs to hold the largest of them. */
+export async function* messagesOfArrow(
+  schema: Schema,
+  batches: AsyncIterable<RecordBatch> | Iterable<RecordBatch>,
+): AsyncGenerator<RowMessage> {
+  yield messagesIn(tableToIPC(new Table(schema), 'stream'))[0]!;
+  for await (const batch of batches) {
+    for (let row = 0; row < batch.numRows; row += rowsOfSlice) {
+      const slice = tableToIPC(new Table([batch.slice(row, row + rowsOfSlice)]), 'stream');
+      yield* messagesIn(slice).slice(1);
+    }
+  }
+}
+
+export function messagesIn(stream: Uint8Array): readonly RowMessage[] {
+  const bytes = asBuffer(stream);
+  const messages: RowMessage[] = [];
+  for (let at = 0; at + prefixBytes <= bytes.length; ) {
+    const metadataBytes = bytes.readUInt32LE(at + 4);
+    if (metadataBytes === 0) break;
+    const { bodyLength } = readMessage(bytes.subarray(at + prefixBytes, at + prefixBytes + metadataBytes));
+    const end = at + prefixBytes + metadataBytes + bodyLength;
+    messages.push(messageOf(bytes.subarray(at, end)));
+    at = end;
+  }
+  return messages;
+}
