@@ -19,6 +19,7 @@ const programs: ReadonlySet<string> = new Set([
   'reader.ts',
   'auth/policy/policy-trial-thread.ts',
   'rows/bodies/conversion-thread.ts',
+  'load/parquet-thread.ts',
   'engine/lance/commit/file-writer-thread.ts',
 ]);
 
@@ -39,10 +40,12 @@ const neverBundled = [
   '@huggingface/transformers',
 ];
 
-/** Files that are taken as they are. Cedar has three forms, and Swagger UI's package runs a script that counts installations. */
+/** Files that are taken as they are. Cedar and the reader of Parquet have three forms, and Swagger UI's package runs a script that counts installations. */
 const copied: Readonly<Record<string, string>> = {
   '@cedar-policy/cedar-wasm/nodejs/cedar_wasm.js': 'cedar_wasm.cjs',
   '@cedar-policy/cedar-wasm/nodejs/cedar_wasm_bg.wasm': 'cedar_wasm_bg.wasm',
+  'parquet-wasm/node/parquet_wasm.js': 'parquet_wasm.cjs',
+  'parquet-wasm/node/parquet_wasm_bg.wasm': 'parquet_wasm_bg.wasm',
   'swagger-ui-dist/swagger-ui.css': 'swagger-ui.css',
   'swagger-ui-dist/swagger-ui-bundle.js': 'swagger-ui-bundle.js',
 };
@@ -50,6 +53,7 @@ const copied: Readonly<Record<string, string>> = {
 const vendorFileOf = new Map([
   ...Object.entries(bundled).flatMap(([file, names]) => names.map((name) => [name, file] as const)),
   ['@cedar-policy/cedar-wasm/nodejs', 'cedar_wasm.cjs'],
+  ['parquet-wasm/node', 'parquet_wasm.cjs'],
 ]);
 
 /** Of the language's library; core-js does nothing where Node has them. `scripts/test-package.sh` runs the package on Node 22. */

@@ -1,40 +1,53 @@
 /** Rows of a Parquet file, a row group at a time: memory follows from the largest one, since its columns are read side by side. */
-import { openAsBlob } from 'node:fs';
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
 import { invalidInput } from '../kernel/errors.ts';
 import { messagesIn, type RowMessage } from './row-messages.ts';
 
-/** As many as of other files. */
-const rowsOfBatch = 16_384;
+/** An answer of the thread. */
+export type FromParquet =
+  | { readonly stream: Uint8Array; readonly readShare: number }
+  | { readonly isEnd: true }
+  | { readonly fault: string };
 
 /**
- * The decoder is compiled to a machine of its own (wasm), where a hostile file can fail and not reach the process: what it throws is
- * `InvalidInput`.
+ * The decoder is compiled to a machine of its own (wasm). A hostile file can make it fail where nothing can catch that, so it has a
+ * thread, which ends with it. What it cannot read is `InvalidInput`.
  */
 export async function* messagesOfParquet(path: string): AsyncGenerator<RowMessage> {
-  const { ParquetFile } = await import('parquet-wasm/node');
-  let place = 'the footer of the Parquet file';
+  const thread = new Worker(new URL('./parquet-thread.ts', import.meta.url), {
+    workerData: path,
+    execArgv: [],
+    stderr: true,
+  });
+  let isFirst = true;
   try {
-    const file = await ParquetFile.fromFile(await openAsBlob(path));
-    yield messagesIn(file.schema().intoIPCStream())[0]!;
-    const metadata = file.metadata();
-    const groups = metadata.numRowGroups();
-    const totalRows = metadata.fileMetadata().numRows();
-    let rows = 0;
-    for (let group = 0; group < groups; group += 1) {
-      place = `row group ${group + 1} of ${groups} of the Parquet file`;
-      const batches = await file.stream({ batchSize: rowsOfBatch, rowGroups: [group], concurrency: 1 });
-      for await (const batch of batches) {
-        rows += batch.numRows;
-        yield* readUpTo(rows / totalRows, messagesIn(batch.intoIPCStream()).slice(1));
-      }
+    for (;;) {
+      const answer = await nextOf(thread);
+      if ('isEnd' in answer) return;
+      if ('fault' in answer) throw invalidInput(answer.fault);
+      const messages = messagesIn(answer.stream).slice(isFirst ? 0 : 1);
+      isFirst = false;
+      for (const message of messages) yield { ...message, readShare: answer.readShare };
     }
-  } catch (error) {
-    throw invalidInput(`${place} cannot be read: ${reasonOf(error)}`, error);
+  } finally {
+    await thread.terminate();
   }
 }
 
-const readUpTo = (readShare: number, messages: readonly RowMessage[]): readonly RowMessage[] =>
-  messages.map((message) => ({ ...message, readShare }));
+async function nextOf(thread: Worker): Promise<FromParquet> {
+  const ended = new AbortController();
+  const ends = once(thread, 'exit', { signal: ended.signal }).then((): FromParquet => ({ fault: damaged }));
+  ends.catch(() => undefined); // nobody waits for it once there is an answer
+  thread.postMessage('next');
+  try {
+    const answers = once(thread, 'message').then(([answer]) => answer as FromParquet);
+    return await Promise.race([answers, ends]);
+  } catch {
+    return { fault: damaged }; // translated: it is what the thread could not catch
+  } finally {
+    ended.abort();
+  }
+}
 
-const reasonOf = (error: unknown): string =>
-  error instanceof Error && error.name !== 'RuntimeError' ? error.message : 'it is damaged';
+const damaged = 'it is damaged so that it cannot be read';
