@@ -22,6 +22,11 @@ const options = {
     flag: 'url',
     doc: 'Print what the service there was started with, base path included. Needs the right to DescribeConfiguration.',
   }),
+  check: withDefault(boolean, {
+    flag: 'check',
+    default: 'false',
+    doc: 'Print only whether the settings fit together; what does not is named, and the exit code is 2.',
+  }),
 };
 
 export const configCommand: Command = {
@@ -35,6 +40,7 @@ export const configCommand: Command = {
     const syntax = { options, settingNames: allSettingNames };
     const { options: given, sources, reading } = readCommandLine(syntax, args, context);
     if (given.markdown) return write(context.stdout, configurationMarkdown());
+    if (given.check) return write(context.stdout, 'the settings fit together\n');
     // LANCEGATE_URL alone does not change what `config` means.
     if (sources.url !== '--url') return write(context.stdout, showConfig(effectiveSettings(reading)));
     const service = serviceClient(given, reading.values, context);

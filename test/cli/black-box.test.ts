@@ -109,6 +109,13 @@ test('config prints what is in effect with its source, secrets masked (P9)', () 
   assert.doesNotMatch(stdout, /tell-nobody/);
 });
 
+test('config --check says whether the settings fit together, and which do not', () => {
+  const right = lancegate(['config', '--check']);
+  assert.deepEqual([right.code, right.stdout], [0, 'the settings fit together\n']);
+  const wrong = lancegate(['config', '--check', '--port', 'x', '--max-body-size', '1']);
+  assert.deepEqual([wrong.code, wrong.stdout, wrong.stderr.trimEnd().split('\n').length], [2, '', 2]);
+});
+
 test('config --markdown prints the documentation of the settings', () => {
   const committed = readFileSync(join(packageFolder, 'docs/configuration.md'), 'utf8');
   assert.equal(lancegate(['config', '--markdown']).stdout, committed);

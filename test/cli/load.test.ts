@@ -18,17 +18,25 @@ import { runInProcess } from './in-process.ts';
 const deaths = Number(process.env.LANCEGATE_TEST_LOAD_DEATHS ?? 4);
 const seed = Number(process.env.LANCEGATE_TEST_SEED ?? 1);
 
+/** Without the LANCEGATE_* variables of the user who runs the tests. */
+const env = { PATH: process.env.PATH };
+
 const later: (() => unknown)[] = [];
 const data = temporaryFolder((clean) => later.push(clean));
 const folder = temporaryFolder((clean) => later.push(clean));
 let service: ChildProcess;
 
-async function startService(): Promise<void> {
-  service = spawn(process.execPath, serveArguments(data, 'error'), { stdio: ['ignore', 'pipe', 'inherit'] });
-  await listeningUrl(service);
+/** Answers its port. */
+async function startService(port = '0'): Promise<string> {
+  const args = [...serveArguments(data, 'error').filter((word) => !['--port', '0'].includes(word)), '--port', port];
+  service = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  return new URL((await listeningUrl(service))!).port;
 }
 
-before(startService);
+let port = '';
+before(async () => {
+  port = await startService();
+});
 after(() => {
   service.kill('SIGKILL');
   for (const each of later.reverse()) each();
@@ -203,7 +211,7 @@ describe('load', () => {
     await eventually('a part is there', async () => (await countQuickly('restarted')) > 1 || child.exitCode !== null);
     service.kill('SIGKILL');
     await once(service, 'exit');
-    await startService();
+    await startService(port);
     assert.deepEqual(await exited, [0, null]);
     assert.equal((await rowsOf('restarted', '--columns', 'id')).length, 400_001);
   });
@@ -225,7 +233,7 @@ async function countQuickly(table: string): Promise<number> {
 
 function spawnLoad(table: string, path: string): ChildProcess {
   const args = ['src/main.ts', 'load', table, path, '--append', '--data', data];
-  return spawn(process.execPath, args, { cwd: join(import.meta.dirname, '../..'), stdio: 'ignore' });
+  return spawn(process.execPath, args, { cwd: join(import.meta.dirname, '../..'), env, stdio: 'ignore' });
 }
 
 describe('export', () => {

@@ -23,7 +23,10 @@ let url = '';
 let key = '';
 
 before(async () => {
-  const child = spawn(process.execPath, serveArguments(data, 'error'), { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, serveArguments(data, 'error'), {
+    env: { PATH: process.env.PATH },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   later.push(() => child.kill('SIGKILL'));
   url = (await listeningUrl(child))!;
   const made = await run(['key', 'create', '--subject', 'ada', '--scope', 'lancegate:admin', '--data', data]);

@@ -38,6 +38,8 @@ const nextSteps: Readonly<Record<number, string>> = {
 
 interface AskedOfService {
   readonly method?: 'GET' | 'POST';
+  /** Not below the base path. */
+  readonly isAtRoot?: boolean;
   /** JSON. */
   readonly body?: object;
   readonly content?: ContentToSend;
@@ -79,13 +81,14 @@ export class ServiceClient {
 
   /** Throws `ServiceRefusal` or `ServiceSilent` for whatever is no answer of 2xx, in a sentence. */
   async ask(route: string, asked: AskedOfService = {}): Promise<Response> {
-    const { method = 'POST', accept = 'application/json', headers = {} } = asked;
+    const { method = 'POST', accept = 'application/json', headers = {}, isAtRoot = false } = asked;
+    const base = isAtRoot ? new URL(this.url).origin : this.url;
     const authorization = `Bearer ${await this.#credential()}`;
     const { type, body } = bodyOf(asked);
     const given = { ...headers, authorization, accept, ...(type !== undefined && { 'content-type': type }) };
     // The type of `fetch` does not know that a stream of bytes can be a body (undici's documentation).
     const request = { method, headers: given, duplex: 'half', ...(body !== undefined && { body }) } as RequestInit;
-    const response = await fetch(`${this.url}${route}`, request).catch((cause: unknown) => {
+    const response = await fetch(`${base}${route}`, request).catch((cause: unknown) => {
       throw new ServiceSilent(`no service answers at ${this.url}: ${reasonOf(cause)}`, { cause });
     });
     if (!response.ok) throw await this.#refusal(response);

@@ -48,9 +48,9 @@ const listCommand = (
 export const statusCommand = listCommand(
   { name: 'status', summary: 'Prints where the service is, which version runs, and whether it is ready.' },
   async ({ service, form, context }) => {
-    const { version } = await service.json<{ readonly version: string }>('/healthz', { method: 'GET' });
+    const { version } = await service.json<{ readonly version: string }>('/healthz', { method: 'GET', isAtRoot: true });
     const { status } = await service
-      .json<{ readonly status: string }>('/readyz', { method: 'GET' })
+      .json<{ readonly status: string }>('/readyz', { method: 'GET', isAtRoot: true })
       .catch((error: unknown) => ({ status: error instanceof CliError ? error.message : String(error) }));
     const tables = (await allTables(service, undefined)).length;
     await printRows(

@@ -15,7 +15,7 @@ async function* inPieces(text: string, bytes: number): AsyncGenerator<Uint8Array
 
 async function partsFor(text: string, mostBytes: number): Promise<readonly RowsPart[]> {
   const messages = messagesOfText(inPieces(text, 65_536), new RowConversion({ format: 'ndjson' }));
-  return await Array.fromAsync(partsOf(messages, mostBytes));
+  return Array.fromAsync(partsOf(messages, mostBytes));
 }
 
 test('parts are whole Arrow streams that have every row once, in order', async () => {
