@@ -13,6 +13,8 @@ interface KnownColumns {
   readonly table?: Schema | undefined;
   /** Of a table that is new; the others follow from the values. */
   readonly types?: readonly Field[] | undefined;
+  /** Of text: takes why each row was left out, where rows that cannot be read do not end the load. */
+  readonly leftOut?: string[] | undefined;
 }
 
 /** `InvalidInput` names the file and the place at fault. */
@@ -24,7 +26,10 @@ export async function* messagesOfFile(input: InputFile, known: KnownColumns): As
   }
 }
 
-async function* messagesByFormat(input: InputFile, { table, types = [] }: KnownColumns): AsyncGenerator<RowMessage> {
+async function* messagesByFormat(
+  input: InputFile,
+  { table, types = [], leftOut }: KnownColumns,
+): AsyncGenerator<RowMessage> {
   const { path, format } = input;
   switch (format) {
     case 'parquet':
@@ -42,7 +47,7 @@ async function* messagesByFormat(input: InputFile, { table, types = [] }: KnownC
     case 'json':
     case 'ndjson': {
       const given = new Map(types.map((field) => [field.name, field]));
-      yield* messagesOfText(input.pieces(), new RowConversion({ format, table, given }));
+      yield* messagesOfText(input.pieces(), new RowConversion({ format, table, given, leftOut }));
     }
   }
 }

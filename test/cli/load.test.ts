@@ -57,6 +57,7 @@ interface Loaded {
   readonly updated: number;
   readonly parts: number;
   readonly partsThereBefore: number;
+  readonly refused: number;
 }
 
 async function load(...args: readonly string[]): Promise<Loaded> {
@@ -97,7 +98,13 @@ describe('load', () => {
     };
     for (const [table, path] of Object.entries(files)) {
       const loaded = await load(table, path, '--append');
-      assert.deepEqual(loaded, { table, rows: 2, inserted: 2, updated: 0, parts: 1, partsThereBefore: 0 }, table);
+      assert.deepEqual(
+        loaded,
+        {
+          ...{ table, rows: 2, refused: 0, inserted: 2, updated: 0, parts: 1, partsThereBefore: 0 },
+        },
+        table,
+      );
       assert.deepEqual(await rowsOf(table, '--order-by', 'id'), people, table);
     }
   });
@@ -135,7 +142,7 @@ describe('load', () => {
     assert.deepEqual(await rowsOf('replaced'), [{ city: 'Berlin' }]);
     const broken = await run(['load', 'replaced', file('r3.csv', 'city\nParis\n"Lon'), '--replace']);
     assert.equal(broken.code, 1);
-    assert.match(broken.stderr, /r3\.csv: row 2: a quotation mark is opened and not closed/);
+    assert.match(broken.stderr, /r3\.csv: line 3: a quotation mark is opened and not closed/);
     assert.deepEqual(await rowsOf('replaced'), [{ city: 'Berlin' }]);
   });
 
@@ -150,11 +157,11 @@ describe('load', () => {
   test('says in one sentence what is wrong and where', async () => {
     await load('strict', file('s.csv', 'id,n\n1,1\n'), '--append');
     for (const [args, expected] of [
-      [['strict', file('bad.csv', 'id,n\n2,2\n3,x\n'), '--append'], /bad\.csv: row 2, .*n.*\n$/],
+      [['strict', file('bad.csv', 'id,n\n2,2\n3,x\n'), '--append'], /bad\.csv: line 3, column n: .*\n$/],
       [['strict', file('bad.ndjson', '{"id":1}\n{"id":\n'), '--append'], /bad\.ndjson: line 2 is not JSON.*\n$/],
       [
         ['strict', file('other.csv', 'id,m\n1,1\n'), '--append'],
-        /other\.csv: row 1: column m does not exist in the table\n$/,
+        /other\.csv: line 2: column m does not exist in the table\n$/,
       ],
       [
         ['strict', file('bad.parquet', 'PAR1 and nothing else'), '--append'],
@@ -176,6 +183,29 @@ describe('load', () => {
     assert.equal((await rowsOf('strict')).length, 1);
     const unsaid = await run(['load', 'strict', join(folder, 's.csv')]);
     assert.deepEqual([unsaid.code, /--on COLUMN, --append and --replace/.test(unsaid.stderr)], [2, true]);
+  });
+
+  test('loads what it can where the rest may be left out, and says which lines those are', async () => {
+    await load('some', file('ok.csv', 'id,n\n0,0\n'), '--append');
+    const refusedFile = join(folder, 'refused.ndjson');
+    const mixed = file('mixed.csv', 'id,n\n1,1\n2,x\n\n"3",3,3\n4,"four\nand"\n5,5\n6,six\n');
+    const lines = file(
+      'mixed.ndjson',
+      '{"id":7,"n":7}\n{"id":\n[8]\n{"id":9,"m":9}\n{"id":10,"n":10.5}\n{"id":11,"n":11}\n',
+    );
+    const loaded = await load('some', mixed, lines, '--append', '--refused', refusedFile);
+    assert.deepEqual([loaded.rows, loaded.refused], [4, 8]);
+    assert.deepEqual(
+      ((await rowsOf('some', '--order-by', 'id')) as readonly { readonly id: number }[]).map(({ id }) => id),
+      [0, 1, 5, 7, 11],
+    );
+    const refused = readFileSync(refusedFile, 'utf8').trimEnd().split('\n');
+    assert.deepEqual(
+      refused
+        .map((line) => /(line \d+)/.exec((JSON.parse(line) as { readonly reason: string }).reason)?.[1])
+        .toSorted(),
+      ['line 2', 'line 3', 'line 3', 'line 4', 'line 5', 'line 5', 'line 6', 'line 9'],
+    );
   });
 
   test(`killed ${deaths} times, it has every row once in the end (P6)`, async () => {

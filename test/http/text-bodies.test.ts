@@ -118,7 +118,7 @@ describe('rows as text', () => {
     const cases: readonly (readonly [keyof typeof types, string, RegExp])[] = [
       ['ndjson', lines({ id: 2 }, { id: 'three' }), /^line 2, column id: this text is no int64$/],
       ['json', '[{"id":2},{"id":2.5}]', /^row 2, column id: this number is no int64$/],
-      ['csv', 'id,at\n2,2026-02-30\n', /^row 1, column at: this text is no date \(ISO 8601\)$/],
+      ['csv', 'id,at\n2,2026-02-30\n', /^line 2, column at: this text is no date \(ISO 8601\)$/],
       ['json', '[{"id":2,"v":[1,2,3]}]', /^row 1, column v: has 3 values where a vector of 2 belongs$/],
       ['json', '[{"id":2,"s":{"a":"x"}}]', /^row 1, column s\.a: this text is no int64$/],
       ['json', '[{"id":2,"nope":1}]', /^row 1: column nope does not exist in the table$/],
@@ -127,7 +127,7 @@ describe('rows as text', () => {
       ['json', '[{"id":}]', /^row 1 is not JSON/],
       ['json', '[{"id":2}] x', /something follows the array of rows/],
       ['ndjson', lines({ id: 2 }, [3]), /^line 2: a row is an object/],
-      ['csv', 'id,at\n2\n', /^row 1: it has more or fewer cells than the first line has names$/],
+      ['csv', 'id,at\n2\n', /^line 2: it has more or fewer cells than the first line has names$/],
       ['csv', 'id,id\n2,3\n', /two columns have one name/],
       ['csv', 'id,at\n2,"x\n', /a quotation mark is opened and not closed/],
       ['json', '[{"id":9223372036854775808}]', /this number is no int64/],
@@ -213,7 +213,7 @@ describe('rows as text', () => {
       13,
       /nested more than 16 deep/,
     );
-    refused(await insert('csv', `id,l\n2,"${'x'.repeat(9 << 20)}`), 400, 13, /row 1: a row has at most 8388608 bytes/);
+    refused(await insert('csv', `id,l\n2,"${'x'.repeat(9 << 20)}`), 400, 13, /line 2: a row has at most 8388608 bytes/);
     const columns = `{${Array.from({ length: 10_100 }, (_, i) => `"c${i}":1`).join()}}`;
     refused(await send(`${newName()}/create`, 'ndjson', columns), 400, 13, /more than 10000 columns and fields/);
     const spaces = gzipSync(Buffer.alloc(200 << 20, ' '));

@@ -7,7 +7,7 @@ import { existsSync, globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { RecordBatchReader } from 'apache-arrow';
 import { type OptionValues, optional, withDefault } from '../../config/options.ts';
-import { boolean, listOf, text } from '../../config/value-types.ts';
+import { boolean, listOf, path, text } from '../../config/value-types.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { streamOf } from '../../load/row-messages.ts';
 import { typeAssignment } from '../arrow.ts';
@@ -37,6 +37,10 @@ const loadOptions = {
     default: 'false',
     doc: 'Load nothing: print the columns that a new table would have, by the first 10,000 rows.',
   }),
+  refused: optional(path, {
+    flag: 'refused',
+    doc: 'File for rows of text that cannot be read or do not fit, a line with the reason and the place for each: the others are loaded. Without it, the first one ends the load.',
+  }),
   run: optional(text, {
     flag: 'run',
     doc: 'Any word. The same files are loaded once for each: to append them once more on purpose, give another one.',
@@ -63,8 +67,8 @@ export const loadCommand: Command = {
     if (given.dryRun) return printColumns(files[0]!, given, context);
     const mode = modeOf(given);
     const service = serviceClient(given, reading.values, context);
-    const { types, run: label } = given;
-    const row = await new Load({ table: table!, files, mode, types, label, service, context }).run();
+    const { types, run: label, refused: refusedFile } = given;
+    const row = await new Load({ table: table!, files, mode, types, label, refusedFile, service, context }).run();
     await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
   },
 };

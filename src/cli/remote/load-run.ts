@@ -1,5 +1,6 @@
 /** Loads files into a table of a service, part by part. */
 
+import { appendFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
@@ -34,6 +35,8 @@ export interface LoadParts {
   readonly types: readonly Field[] | undefined;
   /** Makes other keys. */
   readonly label: string | undefined;
+  /** Gets a line of JSON for each row that cannot be read, and the load goes on; undefined ends it at the first. */
+  readonly refusedFile: string | undefined;
   readonly service: ServiceClient;
   readonly context: CliContext;
 }
@@ -48,15 +51,19 @@ interface Loaded {
 
 export class Load {
   readonly #parts: LoadParts;
-  readonly #sum = { rows: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
+  readonly #sum = { rows: 0, refused: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
+
+  readonly #leftOut: string[] | undefined;
 
   constructor(parts: LoadParts) {
     this.#parts = parts;
+    this.#leftOut = parts.refusedFile === undefined ? undefined : [];
   }
 
   /** Throws `CliError` or `LancegateError` for what stopped it. */
   async run(): Promise<PrintedRow> {
-    const { table, mode } = this.#parts;
+    const { table, mode, refusedFile } = this.#parts;
+    if (refusedFile !== undefined) await writeFile(refusedFile, '');
     if (mode.kind === 'replace') await this.#replace();
     else await this.#addParts(mode);
     return { table, ...this.#sum };
@@ -72,15 +79,27 @@ export class Load {
     for (const file of files) {
       await using input = await inputOf(file, context);
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
+      const messages = messagesOfFile(input, { table: schema, leftOut: this.#leftOut });
       try {
-        for await (const part of readAhead(partsOf(messagesOfFile(input, { table: schema })))) {
+        for await (const part of readAhead(partsOf(messages))) {
           await this.#send(route, part, keys.next(part), file);
+          await this.#keepRefused(file);
           progress.show({ bytes: bytesOf(input, part), rows: this.#sum.rows });
         }
       } finally {
         progress.end();
+        await this.#keepRefused(file);
       }
     }
+  }
+
+  /** A line for each row that was left out since the last time. */
+  async #keepRefused(file: string): Promise<void> {
+    const { refusedFile } = this.#parts;
+    const reasons = this.#leftOut?.splice(0) ?? [];
+    if (refusedFile === undefined || reasons.length === 0) return;
+    this.#sum.refused += reasons.length;
+    await appendFile(refusedFile, reasons.map((reason) => `${JSON.stringify({ file, reason })}\n`).join(''));
   }
 
   async #send(route: string, part: RowsPart, key: string, file: string): Promise<void> {
@@ -126,11 +145,12 @@ export class Load {
     if (files[0] === '-')
       throw new CliError(`there is no table ${table}: make it first, or load a file, which can be read twice`);
     await using input = await inputOf(files[0]!, context);
-    for await (const { bytes } of messagesOfFile(input, { types })) {
+    for await (const { bytes } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
       const content = { type: arrowStream, bytes: streamOf([bytes]) as Buffer<ArrayBuffer> };
       await service.ask(tableRoute(table, 'create'), { content });
       break;
     }
+    this.#leftOut?.splice(0); // the rows are read again
     return await this.#schema();
   }
 
@@ -151,7 +171,7 @@ export class Load {
     for (const file of files) {
       await using input = await inputOf(file, context);
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
-      for await (const { kind, bytes, rows, ...read } of messagesOfFile(input, { types })) {
+      for await (const { kind, bytes, rows, ...read } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
         const isOther = kind === 'schema' && schema !== undefined && !Buffer.from(schema).equals(bytes);
         if (isOther) throw new CliError(`${file} has other columns than ${files[0]}`);
         if (kind === 'schema' && schema !== undefined) continue;
@@ -161,6 +181,7 @@ export class Load {
         progress.show({ bytes: bytesOf(input, read), rows: this.#sum.rows });
       }
       progress.end();
+      await this.#keepRefused(file);
     }
     yield streamOf([]);
   }

@@ -2,10 +2,12 @@
 import { once } from 'node:events';
 import { CsvError, type Parser, parse } from 'csv-parse';
 import { invalidInput } from '../../kernel/errors.ts';
-import { mostRowBytes, type Row, type RowSource, rowTooLong } from './row-source.ts';
+import { type LeftOut, mostRowBytes, orLeftOut, type Row, type RowSource, rowTooLong } from './row-source.ts';
 
 /** Stands for a cell that is not UTF-8. */
 const notText = Symbol('not UTF-8');
+
+type CsvRead = { readonly record: Cells; readonly info: { readonly lines: number } } | null;
 
 type Cells = readonly (string | null | typeof notText)[];
 
@@ -15,13 +17,18 @@ export class CsvRows implements RowSource {
     encoding: 'latin1', // each cell is decoded by itself, so that a refusal knows its row
     max_record_size: mostRowBytes,
     skip_empty_lines: true,
+    relax_column_count: true, // a row of another length is refused here, or left out
+    info: true,
     cast: (text, { quoting }) => (text === '' && !quoting ? null : decoded(text)),
   });
   #columns: readonly string[] | undefined;
-  #rows = 0;
+  /** That the last row ends on. */
+  #line = 0;
   #failure: Error | undefined;
+  readonly #leftOut: LeftOut;
 
-  constructor() {
+  constructor(leftOut?: LeftOut) {
+    this.#leftOut = leftOut;
     this.#parser.on('error', (error) => {
       this.#failure = error;
     });
@@ -51,31 +58,45 @@ export class CsvRows implements RowSource {
   #read(): Row[] {
     this.#require();
     const rows: Row[] = [];
-    for (let cells = this.#parser.read() as Cells | null; cells !== null; cells = this.#parser.read() as Cells | null) {
-      if (this.#columns === undefined) this.#columns = namesIn(cells);
-      else rows.push(this.#row(this.#columns, cells));
+    for (let read = this.#parser.read() as CsvRead; read !== null; read = this.#parser.read() as CsvRead) {
+      const { record: cells, info } = read;
+      this.#line = info.lines;
+      if (this.#columns === undefined) {
+        this.#columns = namesIn(cells);
+        continue;
+      }
+      const columns = this.#columns;
+      const row = orLeftOut(this.#leftOut, () => rowOf(columns, cells, info.lines));
+      if (row !== undefined) rows.push(row);
     }
     return rows;
-  }
-
-  #row(columns: readonly string[], cells: Cells): Row {
-    this.#rows += 1;
-    if (cells.includes(notText)) throw invalidInput(`row ${this.#rows}: the text is not UTF-8`);
-    return {
-      values: Object.fromEntries(columns.map((name, i) => [name, cells[i]])),
-      place: `row ${this.#rows}`,
-    };
   }
 
   #require(): void {
     const error = this.#failure;
     if (error === undefined) return;
-    const place = `row ${this.#rows + 1}`;
+    const place = `line ${this.#line + 1}`;
     if (!(error instanceof CsvError)) throw error;
     if (error.code === 'CSV_MAX_RECORD_SIZE') throw rowTooLong(place);
     throw invalidInput(`${place}: ${faults[error.code] ?? 'it is not CSV'}`);
   }
 }
+
+/** `lastLine`: a cell may hold line breaks. */
+function rowOf(columns: readonly string[], cells: Cells, lastLine: number): Row {
+  const breaks = cells.reduce(
+    (sum, cell) => sum + (typeof cell === 'string' && cell.includes('\n') ? breaksIn(cell) : 0),
+    0,
+  );
+  const place = `line ${lastLine - breaks}`;
+  if (cells.includes(notText)) throw invalidInput(`${place}: the text is not UTF-8`);
+  if (cells.length !== columns.length) {
+    throw invalidInput(`${place}: it has more or fewer cells than the first line has names`);
+  }
+  return { values: Object.fromEntries(columns.map((name, i) => [name, cells[i]])), place };
+}
+
+const breaksIn = (cell: string): number => cell.split('\n').length - 1;
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
@@ -89,7 +110,6 @@ function decoded(cell: string): string | typeof notText {
 }
 
 const faults: Readonly<Record<string, string>> = {
-  CSV_RECORD_INCONSISTENT_FIELDS_LENGTH: 'it has more or fewer cells than the first line has names',
   CSV_QUOTE_NOT_CLOSED: 'a quotation mark is opened and not closed',
   CSV_INVALID_CLOSING_QUOTE: 'something follows a closing quotation mark',
   INVALID_OPENING_QUOTE: 'a quotation mark stands inside a cell that does not begin with one',

@@ -1,6 +1,6 @@
 /** Rows of JSON: an array of objects, or an object in each line (NDJSON). */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { mostRowBytes, type Row, type RowSource, rowTooLong } from './row-source.ts';
+import { type LeftOut, mostRowBytes, orLeftOut, type Row, type RowSource, rowTooLong } from './row-source.ts';
 
 const newline = 0x0a;
 const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
@@ -14,6 +14,11 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 export class NdjsonRows implements RowSource {
   #rest = Buffer.alloc(0);
   #lines = 0;
+  readonly #leftOut: LeftOut;
+
+  constructor(leftOut?: LeftOut) {
+    this.#leftOut = leftOut;
+  }
 
   push(bytes: Uint8Array): readonly Row[] {
     const rows: Row[] = [];
@@ -36,8 +41,11 @@ export class NdjsonRows implements RowSource {
     this.#lines += 1;
     const place = `line ${this.#lines}`;
     if (line.length > mostRowBytes) throw rowTooLong(place);
-    const text = decoded(line, place);
-    return text.trim() === '' ? [] : [rowOf(text, place)];
+    const row = orLeftOut(this.#leftOut, () => {
+      const text = decoded(line, place);
+      return text.trim() === '' ? undefined : rowOf(text, place);
+    });
+    return row === undefined ? [] : [row];
   }
 }
 
@@ -52,6 +60,11 @@ export class JsonRows implements RowSource {
   #isInText = false;
   #isEscaped = false;
   #rows = 0;
+  readonly #leftOut: LeftOut;
+
+  constructor(leftOut?: LeftOut) {
+    this.#leftOut = leftOut;
+  }
 
   push(given: Uint8Array): readonly Row[] {
     const bytes = Buffer.from(given);
@@ -64,7 +77,8 @@ export class JsonRows implements RowSource {
       }
       if (!this.#ends(bytes[at]!)) continue;
       this.#keep(bytes.subarray(start, at + 1));
-      rows.push(this.#row());
+      const row = this.#row();
+      if (row !== undefined) rows.push(row);
       start = -1;
     }
     if (start !== -1) this.#keep(bytes.subarray(start));
@@ -116,14 +130,13 @@ export class JsonRows implements RowSource {
     this.#parts.push(Buffer.from(bytes));
   }
 
-  #row(): Row {
+  #row(): Row | undefined {
     this.#rows += 1;
     this.#expected = 'comma';
     const place = `row ${this.#rows}`;
-    const text = decoded(Buffer.concat(this.#parts), place);
-    this.#parts.length = 0;
+    const bytes = Buffer.concat(this.#parts.splice(0));
     this.#partBytes = 0;
-    return rowOf(text, place);
+    return orLeftOut(this.#leftOut, () => rowOf(decoded(bytes, place), place));
   }
 }
 

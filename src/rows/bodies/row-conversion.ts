@@ -13,7 +13,7 @@ import { textFormatOf } from './body-format.ts';
 import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
-import type { Row, RowSource } from './row-source.ts';
+import { type LeftOut, orLeftOut, type Row, type RowSource } from './row-source.ts';
 import { schemaBytes } from './schema-bytes.ts';
 import { FieldCount, SeenValues } from './seen-values.ts';
 
@@ -37,7 +37,11 @@ export const conversionBytes = (contentType: string | undefined): number =>
 
 const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
 
-const sources: Readonly<Record<TextFormat, new () => RowSource>> = { json: JsonRows, ndjson: NdjsonRows, csv: CsvRows };
+const sources: Readonly<Record<TextFormat, new (leftOut?: LeftOut) => RowSource>> = {
+  json: JsonRows,
+  ndjson: NdjsonRows,
+  csv: CsvRows,
+};
 
 interface ConversionOf {
   readonly format: TextFormat;
@@ -45,6 +49,7 @@ interface ConversionOf {
   readonly table?: Schema | undefined;
   /** Columns of a new table whose types are not to be inferred, by their names. */
   readonly given?: ReadonlyMap<string, Field> | undefined;
+  readonly leftOut?: LeftOut;
 }
 
 export class RowConversion {
@@ -52,14 +57,16 @@ export class RowConversion {
   readonly #source: RowSource;
   readonly #given: ReadonlyMap<string, Field>;
   readonly #table: Schema | undefined;
+  readonly #leftOut: LeftOut;
   readonly #mark = new ByteOrderMark();
   #fields: readonly Field[] | undefined;
   #rows: Row[] = [];
   #bytes = 0;
 
-  constructor({ format, table, given = new Map() }: ConversionOf) {
+  constructor({ format, table, given = new Map(), leftOut }: ConversionOf) {
     this.#format = format;
-    this.#source = new sources[format]();
+    this.#source = new sources[format](leftOut);
+    this.#leftOut = leftOut;
     this.#table = table;
     this.#given = given;
   }
@@ -92,15 +99,39 @@ export class RowConversion {
     if (this.#fields === undefined) {
       const isEnough = this.#rows.length >= firstRows || (this.#rows.length > 0 && this.#bytes >= firstBytes);
       if (!isEnd && !isEnough) return;
+      if (this.#leftOut !== undefined) this.#rows = this.#rowsOfTable(this.#rows);
       this.#fields = this.#columnsOf(this.#rows);
       yield schemaBytes(this.#fields);
     }
     if (this.#rows.length === 0 || (!isEnd && this.#bytes < batchBytes)) return;
     const rowsAtOnce = Math.max(1, Math.floor(mostValues / valuesOfRow(this.#fields)));
     for (let row = 0; row < this.#rows.length; row += rowsAtOnce) {
-      yield* this.#batch(this.#fields, this.#rows.slice(row, row + rowsAtOnce));
+      yield* this.#fittingBatch(this.#fields, this.#rows.slice(row, row + rowsAtOnce));
     }
     [this.#rows, this.#bytes] = [[], 0];
+  }
+
+  /** Without those that have columns which the table has not. */
+  #rowsOfTable(rows: readonly Row[]): Row[] {
+    if (this.#table === undefined) return [...rows];
+    const known = new Set(this.#table.fields.map(({ name }) => name));
+    return rows.filter((row) => orLeftOut(this.#leftOut, () => requireKnown(row, known)) !== undefined);
+  }
+
+  /** All of the rows, unless those that do not fit are left out. */
+  #fittingBatch(
+    fields: readonly Field[],
+    rows: readonly Row[],
+  ): readonly Uint8Array[] | Generator<Uint8Array, void, void> {
+    if (this.#leftOut === undefined) return this.#batch(fields, rows);
+    try {
+      return [...this.#batch(fields, rows)];
+    } catch {
+      // compensated: each row by itself says whether it was the one
+      const fits = (row: Row) => orLeftOut(this.#leftOut, () => [...this.#batch(fields, [row])]) !== undefined;
+      const fitting = rows.filter(fits);
+      return fitting.length === 0 ? [] : this.#batch(fields, fitting);
+    }
   }
 
   #columnsOf(rows: readonly Row[]): readonly Field[] {
@@ -188,15 +219,20 @@ class SeenColumns {
   /** Of the types that the table has for them. */
   fieldsOf(table: Schema): readonly Field[] {
     const known = new Set(table.fields.map(({ name }) => name));
-    for (const [name, { place }] of this.#columns) {
-      if (!known.has(name))
-        throw invalidInput(`${place}: ${refuseColumn([name], 'does not exist in the table').message}`);
-    }
+    for (const [name, { place }] of this.#columns) if (!known.has(name)) throw unknownColumn(name, place);
     return table.fields.flatMap((field) => {
       const column = this.#columns.get(field.name);
       return column === undefined ? [] : [fieldSeen(field, column.values)];
     });
   }
+}
+
+const unknownColumn = (name: string, place: string) =>
+  invalidInput(`${place}: ${refuseColumn([name], 'does not exist in the table').message}`);
+
+function requireKnown({ values, place }: Row, known: ReadonlySet<string>): true {
+  for (const name of Object.keys(values)) if (!known.has(name)) throw unknownColumn(name, place);
+  return true;
 }
 
 /** A struct has the fields that a row has sent, so that a merge keeps the others. */

@@ -1,11 +1,30 @@
 /** Rows out of the bytes of a text, as they come. */
-import { invalidInput } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 
 /** The values of one row, by the names of its columns. They come from a client: its names may be any. */
 export interface Row {
   readonly values: Readonly<Record<string, unknown>>;
   /** For refusals, such as `line 7`. */
   readonly place: string;
+}
+
+/** Takes why each row was left out, its place first. Without it the first such row refuses the whole. */
+export type LeftOut = string[] | undefined;
+
+/** Before `LeftOut` is emptied: a file of nothing but faults ends here. */
+const mostLeftOut = 100_000;
+
+/** What `work` makes of a row; undefined where the row is left out. */
+export function orLeftOut<Made>(leftOut: LeftOut, work: () => Made): Made | undefined {
+  if (leftOut === undefined) return work();
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof LancegateError) || error.entry.status !== 400) throw error;
+    if (leftOut.length >= mostLeftOut) throw invalidInput(`${error.message}; so are ${mostLeftOut} rows before it`);
+    leftOut.push(error.message);
+    return undefined;
+  }
 }
 
 export interface RowSource {
