@@ -43,8 +43,9 @@ async function nextOf(thread: Worker): Promise<FromParquet> {
   try {
     const answers = once(thread, 'message').then(([answer]) => answer as FromParquet);
     return await Promise.race([answers, ends]);
-  } catch {
-    return { fault: damaged }; // translated: it is what the thread could not catch
+  } catch (error) {
+    // translated: it is what the thread could not catch
+    return { fault: error instanceof Error && error.name !== 'RuntimeError' ? error.message : damaged };
   } finally {
     ended.abort();
   }

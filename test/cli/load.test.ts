@@ -66,6 +66,14 @@ async function load(...args: readonly string[]): Promise<Loaded> {
   return JSON.parse(stdout.toString()) as Loaded;
 }
 
+async function drop(table: string): Promise<void> {
+  const scope = ['--subject', 'ada', '--scope', 'lancegate:admin'];
+  const token = (await run(['token', ...scope])).stdout.toString().trim();
+  const url = `http://127.0.0.1:${port}/v1/table/${table}/drop`;
+  const answer = await fetch(url, { method: 'POST', headers: { authorization: `Bearer ${token}` } });
+  assert.equal(answer.status, 200);
+}
+
 async function rowsOf(table: string, ...args: readonly string[]): Promise<readonly object[]> {
   const { code, stdout, stderr } = await run(['query', table, ...args]);
   assert.equal(code, 0, stderr);
@@ -113,9 +121,20 @@ describe('load', () => {
     const first = await load('again', file('a.csv', csv), '--append');
     const renamed = await load('again', file('b.csv', csv), '--append');
     assert.deepEqual([first.partsThereBefore, renamed.partsThereBefore], [0, 1]);
+    const said = (await run(['load', 'again', join(folder, 'a.csv'), '--append'])).stderr;
+    assert.equal(said, '1 of 1 parts were loaded before; --run WORD loads them once more\n');
     assert.equal((await rowsOf('again')).length, 2);
     await load('again', file('a.csv', csv), '--append', '--run', 'twice');
     assert.equal((await rowsOf('again')).length, 4);
+  });
+
+  test('loads again into a table that was dropped and made anew', async () => {
+    const path = file('dropped.csv', csv);
+    await load('dropped', path, '--append');
+    await drop('dropped');
+    const loaded = await load('dropped', path, '--append');
+    assert.equal(loaded.partsThereBefore, 0);
+    assert.deepEqual(await rowsOf('dropped', '--order-by', 'id'), people);
   });
 
   test('upserts on a key, takes several files, patterns and the standard input', async () => {
@@ -151,6 +170,8 @@ describe('load', () => {
     const { stdout } = await run(['load', 'dry', path, '--dry-run', '--types', 'zip=utf8', '--csv']);
     assert.equal(stdout.toString(), 'column,type,nullable\nid,Int64,true\nzip,Utf8,true\n');
     await load('dry', path, '--append', '--types', 'zip=utf8');
+    const other = await run(['load', 'dry', path, '--append', '--types', 'zip=int64']);
+    assert.match(other.stderr, /--types: column zip of the table, which is there, is utf8\n$/);
     assert.deepEqual(await rowsOf('dry'), [{ id: 1, zip: '01234' }]);
   });
 
@@ -239,7 +260,7 @@ describe('load', () => {
     const child = spawnLoad('restarted', path);
     const exited = once(child, 'exit');
     await eventually('a part is there', async () => (await countQuickly('restarted')) > 1 || child.exitCode !== null);
-    service.kill('SIGKILL');
+    service.kill('SIGTERM');
     await once(service, 'exit');
     await startService(port);
     assert.deepEqual(await exited, [0, null]);

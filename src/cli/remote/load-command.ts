@@ -11,7 +11,7 @@ import { boolean, listOf, path, text } from '../../config/value-types.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { streamOf } from '../../load/row-messages.ts';
 import { typeAssignment } from '../arrow.ts';
-import { type CliContext, CliError, type Command, UsageError } from '../command.ts';
+import { type CliContext, CliError, type Command, UsageError, write } from '../command.ts';
 import { readCommandLine } from '../command-line.ts';
 import { inputOf, Load, type LoadMode } from './load-run.ts';
 import { formOf, formOptions, printRows } from './printed-rows.ts';
@@ -70,6 +70,12 @@ export const loadCommand: Command = {
     const { types, run: label, refused: refusedFile } = given;
     const row = await new Load({ table: table!, files, mode, types, label, refusedFile, service, context }).run();
     await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
+    const { parts, partsThereBefore } = row;
+    if (partsThereBefore > 0)
+      await write(
+        context.stderr,
+        `${partsThereBefore} of ${parts} parts were loaded before; --run WORD loads them once more\n`,
+      );
   },
 };
 

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
-import type { Field, Schema } from '../../arrow/schema/schema.ts';
+import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { type InputFile, openInput } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
@@ -61,7 +61,7 @@ export class Load {
   }
 
   /** Throws `CliError` or `LancegateError` for what stopped it. */
-  async run(): Promise<PrintedRow> {
+  async run(): Promise<PrintedRow & { readonly parts: number; readonly partsThereBefore: number }> {
     const { table, mode, refusedFile } = this.#parts;
     if (refusedFile !== undefined) await writeFile(refusedFile, '');
     if (mode.kind === 'replace') await this.#replace();
@@ -70,12 +70,17 @@ export class Load {
   }
 
   async #addParts(mode: Exclude<LoadMode, { readonly kind: 'replace' }>): Promise<void> {
-    const { table, files, label, context } = this.#parts;
+    const { table, files, types, label, context } = this.#parts;
     const schema = (await this.#schema()) ?? (await this.#make());
-    const keys = new PartKeys([table, mode.kind, ...(mode.kind === 'upsert' ? mode.on : []), label]);
-    const query =
-      mode.kind === 'upsert' ? `?${mode.on.map((column) => `on=${encodeURIComponent(column)}`).join('&')}` : '';
-    const route = tableRoute(table, mode.kind === 'upsert' ? 'merge_insert' : 'insert') + query;
+    requireTypes(schema, types);
+    const { location } = await this.#ask((service) =>
+      service.json<Described>(tableRoute(table, 'describe'), { body: {} }),
+    );
+    const on = mode.kind === 'upsert' ? mode.on : [];
+    // A table that was dropped and made again is at another location, and has nothing of what was loaded before.
+    const keys = new PartKeys([table, location, mode.kind, ...on, label]);
+    const query = on.map((column) => `on=${encodeURIComponent(column)}`).join('&');
+    const route = mode.kind === 'upsert' ? tableRoute(table, `merge_insert?${query}`) : tableRoute(table, 'insert');
     for (const file of files) {
       await using input = await inputOf(file, context);
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
@@ -103,9 +108,8 @@ export class Load {
   }
 
   async #send(route: string, part: RowsPart, key: string, file: string): Promise<void> {
-    const { service, context } = this.#parts;
     const content = { type: arrowStream, bytes: part.body };
-    const attempt = async () => {
+    const attempt = async (service: ServiceClient) => {
       const response = await service.ask(route, { content, headers: { 'idempotency-key': key } });
       const isReplay = response.headers.get('idempotency-replayed') === 'true';
       const answer = await response.json().catch((cause: unknown) => {
@@ -114,11 +118,9 @@ export class Load {
       return { isReplay, answer: answer as Loaded };
     };
     const place = `${file}, rows ${part.rowsBefore + 1} to ${part.rowsBefore + part.rows}`;
-    const { isReplay, answer } = await untilAnswered(attempt, { clock: context.clock, pause, mayPass }).catch(
-      (error) => {
-        throw stopped(error, place);
-      },
-    );
+    const { isReplay, answer } = await this.#ask(attempt).catch((error) => {
+      throw stopped(error, place);
+    });
     this.#sum.rows += part.rows;
     this.#sum.inserted += answer.num_inserted_rows ?? 0;
     this.#sum.updated += answer.num_updated_rows ?? 0;
@@ -126,13 +128,18 @@ export class Load {
     if (isReplay) this.#sum.partsThereBefore += 1;
   }
 
+  #ask<Answer>(attempt: (service: ServiceClient) => Promise<Answer>): Promise<Answer> {
+    const { service, context } = this.#parts;
+    return untilAnswered(() => attempt(service), { clock: context.clock, pause, mayPass });
+  }
+
   /** undefined where there is no table. */
   async #schema(): Promise<Schema | undefined> {
-    const { service, table } = this.#parts;
+    const route = tableRoute(this.#parts.table, 'query');
     const asked = { body: { filter: '1 = 0', k: 1 }, accept: 'application/vnd.apache.arrow.file' };
     try {
-      const response = await service.ask(tableRoute(table, 'query'), asked);
-      return readSchemaOfIpcFile(Buffer.from(await response.arrayBuffer()) as IpcFile);
+      const bytes = await this.#ask(async (service) => (await service.ask(route, asked)).arrayBuffer());
+      return readSchemaOfIpcFile(Buffer.from(bytes) as IpcFile);
     } catch (error) {
       if (error instanceof ServiceRefusal && error.status === 404) return undefined;
       throw error;
@@ -141,13 +148,14 @@ export class Load {
 
   /** A table without rows, of the columns of the first file. */
   async #make(): Promise<Schema | undefined> {
-    const { table, files, types, service, context } = this.#parts;
+    const { table, files, types, context } = this.#parts;
     if (files[0] === '-')
       throw new CliError(`there is no table ${table}: make it first, or load a file, which can be read twice`);
     await using input = await inputOf(files[0]!, context);
     for await (const { bytes } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
       const content = { type: arrowStream, bytes: streamOf([bytes]) as Buffer<ArrayBuffer> };
-      await service.ask(tableRoute(table, 'create'), { content });
+      const headers = { 'idempotency-key': `load-create-${context.clock.nowMs()}-${process.pid}` };
+      await this.#ask((service) => service.ask(tableRoute(table, 'create'), { content, headers }));
       break;
     }
     this.#leftOut?.splice(0); // the rows are read again
@@ -171,6 +179,7 @@ export class Load {
     for (const file of files) {
       await using input = await inputOf(file, context);
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
+      using _line = { [Symbol.dispose]: () => progress.end() };
       for await (const { kind, bytes, rows, ...read } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
         const isOther = kind === 'schema' && schema !== undefined && !Buffer.from(schema).equals(bytes);
         if (isOther) throw new CliError(`${file} has other columns than ${files[0]}`);
@@ -180,7 +189,6 @@ export class Load {
         this.#sum.rows += rows;
         progress.show({ bytes: bytesOf(input, read), rows: this.#sum.rows });
       }
-      progress.end();
       await this.#keepRefused(file);
     }
     yield streamOf([]);
@@ -199,12 +207,27 @@ function mayPass(error: unknown): number | undefined {
   return [429, 502, 503, 504].includes(error.status) ? (error.retryAfterMs ?? 0) : undefined;
 }
 
-const stopped = (error: unknown, place: string): unknown =>
-  error instanceof CliError || error instanceof LancegateError
-    ? new CliError(`${place}: ${error.message}; what was before is loaded, and the same command goes on here`, {
-        cause: error,
-      })
-    : error;
+function stopped(error: unknown, place: string): unknown {
+  if (!(error instanceof CliError || error instanceof LancegateError)) return error;
+  const next =
+    error instanceof ServiceRefusal && error.status === 500
+      ? 'whether these rows are loaded is not known; look, and then --run with another word loads the file from its beginning'
+      : 'what was before is loaded, and the same command goes on here';
+  return new CliError(`${place}: ${error.message}; ${next}`, { cause: error });
+}
+
+interface Described {
+  readonly location: string;
+}
+
+/** A second run of the command finds the table that the first one made. */
+function requireTypes(table: Schema | undefined, types: readonly Field[] | undefined): void {
+  for (const given of types ?? []) {
+    const field = table?.fields.find(({ name }) => name === given.name);
+    if (field === undefined || typeName(field) === typeName(given)) continue;
+    throw new CliError(`--types: column ${given.name} of the table, which is there, is ${typeName(field)}`);
+  }
+}
 
 /** Asks for the next item before the current one is used up. */
 async function* readAhead<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
