@@ -290,7 +290,7 @@ function spawnLoad(table: string, path: string): ChildProcess {
 describe('export', () => {
   test('writes what load reads, in every format', async () => {
     await load('exported', file('e.csv', csv), '--append');
-    for (const ending of ['csv', 'json', 'ndjson', 'csv.gz', 'arrow', 'arrows']) {
+    for (const ending of ['csv', 'json', 'ndjson', 'csv.gz', 'arrow', 'arrows', 'parquet']) {
       const path = join(folder, `out.${ending}`);
       const { code, stdout, stderr } = await run(['export', 'exported', path]);
       assert.equal(code, 0, stderr);

@@ -8,6 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { optional } from '../../config/options.ts';
 import { integer, listOf, text } from '../../config/value-types.ts';
+import { parquetOf } from '../../load/parquet-out.ts';
 import { Progress } from '../../load/progress.ts';
 import { type CliContext, CliError, type Command, UsageError, write } from '../command.ts';
 import { readCommandLine } from '../command-line.ts';
@@ -25,19 +26,23 @@ const exportOptions = {
 
 const options = { ...exportOptions, ...serviceOptions };
 
-const types: Readonly<Record<string, string>> = {
+const textTypes: Readonly<Record<string, string>> = {
   '.csv': 'text/csv',
   '.json': 'application/x-ndjson',
   '.ndjson': 'application/x-ndjson',
   '.jsonl': 'application/x-ndjson',
+};
+const types: Readonly<Record<string, string>> = {
+  ...textTypes,
   '.arrow': 'application/vnd.apache.arrow.file',
   '.arrows': 'application/vnd.apache.arrow.stream',
+  '.parquet': 'application/vnd.apache.arrow.stream',
 };
 
 export const exportCommand: Command = {
   name: 'export',
   positionals: 'TABLE FILE',
-  summary: `Writes a table to a file, in the format of its name (${Object.keys(types).join(', ')}), gzipped with .gz behind it. FILE may be \`-\`, which is NDJSON.`,
+  summary: `Writes a table to a file, in the format of its name (${Object.keys(types).join(', ')}), text gzipped with .gz behind it. FILE may be \`-\`, which is NDJSON.`,
   options: [...Object.values(exportOptions), ...serviceFlags],
 
   async run(args, context) {
@@ -58,19 +63,24 @@ export const exportCommand: Command = {
       return;
     }
     const bytes = Readable.fromWeb(answer.body);
-    await keep(isJson(file) ? Readable.from(arrayOf(bytes)) : bytes, resolve(context.cwd, file), context);
+    await keep(inFormat(file, bytes), resolve(context.cwd, file), context);
     await write(context.stdout, `${file} has ${table} as it is at version ${version}\n`);
   },
 };
 
 function typeOf(file: string): string {
   if (file === '-') return 'application/x-ndjson';
-  const type = types[extname(file.replace(/\.gz$/i, '')).toLowerCase()];
+  const named = file.replace(/\.gz$/i, '');
+  const type = (named === file ? types : textTypes)[extname(named).toLowerCase()];
   if (type !== undefined) return type;
-  throw new UsageError([`the name of FILE ends in ${Object.keys(types).join(', ')}, perhaps with .gz behind it`]);
+  throw new UsageError([`the name of FILE ends in ${Object.keys(types).join(', ')}, text perhaps with .gz behind it`]);
 }
 
-const isJson = (file: string): boolean => /\.json(\.gz)?$/i.test(file);
+/** What the service has no form for is made here. */
+function inFormat(file: string, bytes: Readable): Readable {
+  if (/\.json(\.gz)?$/i.test(file)) return Readable.from(arrayOf(bytes));
+  return /\.parquet$/i.test(file) ? Readable.from(parquetOf(bytes)) : bytes;
+}
 
 /** Lines of objects as one array. */
 async function* arrayOf(lines: Readable): AsyncGenerator<string> {
