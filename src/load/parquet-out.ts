@@ -26,7 +26,7 @@ async function* batchesOf(
 ): AsyncGenerator<RecordBatch> {
   let schema: Buffer | undefined;
   const dictionaries = new Map<bigint, readonly Buffer[]>();
-  for await (const { kind, header, bytes } of messagesFrom(new Incoming(arrow))) {
+  for await (const { kind, header, bytes } of messagesFrom(new StreamBytes(arrow))) {
     if (kind === 'schema') schema = bytes;
     else if (kind === 'record batch') yield* decode(streamOf([schema!, ...[...dictionaries.values()].flat(), bytes]));
     else {
@@ -36,7 +36,7 @@ async function* batchesOf(
   }
 }
 
-async function* messagesFrom(incoming: Incoming): AsyncGenerator<Message & { readonly bytes: Buffer }> {
+async function* messagesFrom(incoming: StreamBytes): AsyncGenerator<Message & { readonly bytes: Buffer }> {
   for (;;) {
     const prefix = await incoming.take(prefixBytes);
     const metadataBytes = prefix.readUInt32LE(Uint32Array.BYTES_PER_ELEMENT);
@@ -48,7 +48,7 @@ async function* messagesFrom(incoming: Incoming): AsyncGenerator<Message & { rea
 }
 
 /** Bytes by their number, whatever pieces they come in. */
-class Incoming {
+class StreamBytes {
   readonly #pieces: AsyncIterator<Uint8Array>;
   #held: Buffer[] = [];
   #bytes = 0;

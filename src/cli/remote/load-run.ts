@@ -74,7 +74,7 @@ export class Load {
     const schema = (await this.#schema()) ?? (await this.#make());
     requireTypes(schema, types);
     const { location } = await this.#ask((service) =>
-      service.json<Described>(tableRoute(table, 'describe'), { body: {} }),
+      service.json<DescribedPlace>(tableRoute(table, 'describe'), { body: {} }),
     );
     const on = mode.kind === 'upsert' ? mode.on : [];
     // A table that was dropped and made again is at another location, and has nothing of what was loaded before.
@@ -216,7 +216,7 @@ function stopped(error: unknown, place: string): unknown {
   return new CliError(`${place}: ${error.message}; ${next}`, { cause: error });
 }
 
-interface Described {
+interface DescribedPlace {
   readonly location: string;
 }
 
