@@ -442,7 +442,7 @@ describe('maintenance by hand', () => {
     assert.match(missing.stderr, /table 'nothing' does not exist/);
     await service.close();
     const stopped = await runInProcess(['maintain', 't', ...data], { clock });
-    assert.match(stopped.stderr, /no service runs on this data folder/);
+    assert.match(stopped.stderr, /no service runs on the data folder/);
   });
 
   test('needs the scope for administration (P9)', async (t) => {
