@@ -22,23 +22,6 @@ const data = temporaryFolder((clean) => later.push(clean));
 let url = '';
 let key = '';
 
-before(async () => {
-  const child = spawn(process.execPath, serveArguments(data, 'error'), {
-    env: { PATH: process.env.PATH },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  later.push(() => child.kill('SIGKILL'));
-  url = (await listeningUrl(child))!;
-  const made = await run(['key', 'create', '--subject', 'ada', '--scope', 'lancegate:admin', '--data', data]);
-  key = made.stdout.toString().trim();
-  await post('people', 'create', '[{"id":1,"name":"Ada","vec":[1,0]},{"id":2,"name":"Grace","vec":[0,1]}]');
-  await post('people', 'merge_insert?on=id', '[{"id":2,"name":"Hopper","vec":[0,1]}]');
-  await post('hostile', 'create', JSON.stringify([{ text: '\u001b[2Jgone\n', none: null, id: 1 }]));
-});
-after(() => {
-  for (const each of later.reverse()) each();
-});
-
 const run = (
   args: readonly string[],
   terminal: Collector = new Collector(),
@@ -62,165 +45,188 @@ async function lines(...args: readonly string[]): Promise<readonly object[]> {
     .map((line) => JSON.parse(line) as object);
 }
 
-describe('commands find the service of the data folder, and', () => {
-  test('status says where it is and how it is', async () => {
-    const [status] = await lines('status');
-    const { version, ...rest } = status as { readonly version: string };
-    assert.match(version, /^\d+\.\d+\.\d+/);
-    assert.deepEqual(rest, { url, status: 'ready', tables: 2 });
+describe('commands that ask a service', () => {
+  before(async () => {
+    const child = spawn(process.execPath, serveArguments(data, 'error'), {
+      env: { PATH: process.env.PATH },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    later.push(() => child.kill('SIGKILL'));
+    url = (await listeningUrl(child))!;
+    const made = await run(['key', 'create', '--subject', 'ada', '--scope', 'lancegate:admin', '--data', data]);
+    key = made.stdout.toString().trim();
+    await post('people', 'create', '[{"id":1,"name":"Ada","vec":[1,0]},{"id":2,"name":"Grace","vec":[0,1]}]');
+    await post('people', 'merge_insert?on=id', '[{"id":2,"name":"Hopper","vec":[0,1]}]');
+    await post('hostile', 'create', JSON.stringify([{ text: '\u001b[2Jgone\n', none: null, id: 1 }]));
+  });
+  after(() => {
+    for (const each of later.reverse()) each();
   });
 
-  test('tables lists tables with their rows', async () => {
-    const found = (await lines('tables')) as readonly { readonly table: string; readonly rows: number }[];
-    assert.deepEqual(
-      found.map(({ table, rows }) => [table, rows]),
-      [
-        ['hostile', 1],
-        ['people', 2],
-      ],
-    );
+  describe('commands find the service of the data folder, and', () => {
+    test('status says where it is and how it is', async () => {
+      const [status] = await lines('status');
+      const { version, ...rest } = status as { readonly version: string };
+      assert.match(version, /^\d+\.\d+\.\d+/);
+      assert.deepEqual(rest, { url, status: 'ready', tables: 2 });
+    });
+
+    test('tables lists tables with their rows', async () => {
+      const found = (await lines('tables')) as readonly { readonly table: string; readonly rows: number }[];
+      assert.deepEqual(
+        found.map(({ table, rows }) => [table, rows]),
+        [
+          ['hostile', 1],
+          ['people', 2],
+        ],
+      );
+    });
+
+    test('show names columns with their types', async () => {
+      const [{ columns, rows, version }] = (await lines('show', 'people')) as [
+        { readonly columns: readonly object[]; readonly rows: number; readonly version: number },
+      ];
+      assert.deepEqual([rows, version], [2, 2]);
+      assert.deepEqual(columns, [
+        { name: 'id', type: 'int64', nullable: true },
+        { name: 'name', type: 'utf8', nullable: true },
+        { name: 'vec', type: 'fixed_size_list<float32>(2)', nullable: true },
+      ]);
+    });
+
+    test('query takes a filter, columns, an order, a vector, a version', async () => {
+      assert.deepEqual(await lines('query', 'people', '--where', 'id = 2', '--columns', 'name'), [{ name: 'Hopper' }]);
+      assert.deepEqual(await lines('query', 'people', '--order-by', 'id:desc', '--columns', 'id', '--limit', '1'), [
+        { id: 2 },
+      ]);
+      assert.deepEqual(await lines('query', 'people', '--version', '1', '--where', 'id=2', '--columns', 'name'), [
+        { name: 'Grace' },
+      ]);
+      const [nearest] = await lines('query', 'people', '--vector=1,0', '--limit', '1', '--columns', 'name');
+      assert.equal((nearest as { readonly name: string }).name, 'Ada');
+    });
+
+    test('query prints CSV and JSON where they are asked for', async () => {
+      const csv = await run(['query', 'people', '--columns', 'id,name', '--order-by', 'id', '--csv', '--data', data]);
+      assert.equal(csv.stdout.toString(), 'id,name\r\n1,Ada\r\n2,Hopper\r\n');
+      const json = await run(['query', 'people', '--columns', 'id', '--where', 'id = 1', '--json', '--data', data]);
+      assert.deepEqual((JSON.parse(json.stdout.toString()) as { rows: unknown }).rows, [{ id: 1 }]);
+      const both = await run(['query', 'people', '--json', '--csv', '--data', data]);
+      assert.deepEqual([both.code, both.stderr], [2, 'lancegate: --json and --csv exclude each other\n']);
+    });
+
+    test('restore goes back to a version, a tag or a time, and says which version that makes', async () => {
+      await post('kept', 'create', '[{"id":1}]');
+      await post('kept', 'insert', '[{"id":2}]');
+      await post('kept', 'tags/create', '{"tag":"good","version":1}');
+      const rows = async (): Promise<number> => (await lines('query', 'kept')).length;
+      const restore = async (to: string): Promise<string> =>
+        (await run(['restore', 'kept', '--to', to, '--data', data])).stdout.toString();
+      assert.equal(await restore('1'), 'kept is as version 1 was; this is version 3 now\n');
+      assert.equal(await rows(), 1);
+      assert.equal(await restore('2'), 'kept is as version 2 was; this is version 4 now\n');
+      assert.equal(await restore('good'), 'kept is as version 1 was; this is version 5 now\n');
+      const versions = (await lines('versions', 'kept')) as readonly {
+        version: number;
+        made: string;
+        tags: string[];
+      }[];
+      assert.deepEqual(
+        versions.map(({ version, tags }) => [version, tags]),
+        [5, 4, 3, 2, 1].map((version) => [version, version === 1 ? ['good'] : []]),
+      );
+      assert.match(await restore(versions[1]!.made), /^kept is as version 4 was/);
+      assert.equal(await rows(), 2);
+      const early = await run(['restore', 'kept', '--to', '2020-01-01', '--data', data]);
+      assert.deepEqual([early.code, /no version of kept is from 2020-01-01/.test(early.stderr)], [1, true]);
+    });
+
+    test('maintain prints what was done', async () => {
+      assert.ok((await lines('maintain', 'people')).length > 0);
+    });
   });
 
-  test('show names columns with their types', async () => {
-    const [{ columns, rows, version }] = (await lines('show', 'people')) as [
-      { readonly columns: readonly object[]; readonly rows: number; readonly version: number },
-    ];
-    assert.deepEqual([rows, version], [2, 2]);
-    assert.deepEqual(columns, [
-      { name: 'id', type: 'int64', nullable: true },
-      { name: 'name', type: 'utf8', nullable: true },
-      { name: 'vec', type: 'fixed_size_list<float32>(2)', nullable: true },
-    ]);
+  describe('on a terminal', () => {
+    test('rows are a table as wide as it, and what they hold cannot steer it (P9)', async () => {
+      const terminal = new Terminal();
+      const { code } = await run(['query', 'hostile', '--columns', 'id,text', '--data', data], terminal);
+      assert.equal(code, 0);
+      assert.equal(
+        terminal.bytes.toString(),
+        ['id  text', '--  -------------------', ' 1  \\u001b[2Jgone\\u000a', ''].join('\n'),
+      );
+    });
+
+    test('show has facts, columns, indexes and tags below each other', async () => {
+      const terminal = new Terminal();
+      await run(['show', 'people', '--data', data], terminal);
+      assert.match(terminal.bytes.toString(), /^fact .*^table +people$.*^column +type.*^vec +fixed_size_list/ms);
+    });
+
+    test('no line is wider than it, and numbers stand to the right', () => {
+      const rows = [
+        { n: 5, text: 'x'.repeat(90) },
+        { n: 1000, text: 'y' },
+      ];
+      const found = tableLines(rows, ['n', 'text'], 40).split('\n');
+      assert.ok(found.every((line) => line.length <= 40));
+      assert.equal(found[2]!.slice(0, 7), '   5  x');
+    });
+
+    test('text that turns direction is shown as what it is', () => {
+      assert.equal(printable('a\u202eb\u009bc'), 'a\\u202eb\\u009bc');
+    });
   });
 
-  test('query takes a filter, columns, an order, a vector, a version', async () => {
-    assert.deepEqual(await lines('query', 'people', '--where', 'id = 2', '--columns', 'name'), [{ name: 'Hopper' }]);
-    assert.deepEqual(await lines('query', 'people', '--order-by', 'id:desc', '--columns', 'id', '--limit', '1'), [
-      { id: 2 },
-    ]);
-    assert.deepEqual(await lines('query', 'people', '--version', '1', '--where', 'id=2', '--columns', 'name'), [
-      { name: 'Grace' },
-    ]);
-    const [nearest] = await lines('query', 'people', '--vector=1,0', '--limit', '1', '--columns', 'name');
-    assert.equal((nearest as { readonly name: string }).name, 'Ada');
-  });
+  describe('a service elsewhere', () => {
+    test('is named by --url and --key, or by their variables, or by a file', async () => {
+      const file = join(
+        temporaryFolder((clean) => later.push(clean)),
+        'key',
+      );
+      writeFileSync(file, `${key}\n`);
+      for (const outcome of [
+        await run(['status', '--url', url, '--key', key]),
+        await run(['status', '--url', `${url}/`], undefined, { LANCEGATE_KEY: key }),
+        await run(['status'], undefined, { LANCEGATE_URL: url, LANCEGATE_KEY: key }),
+        await run(['status', '--url', url, '--credential-file', file]),
+      ])
+        assert.equal(outcome.code, 0, outcome.stderr);
+    });
 
-  test('query prints CSV and JSON where they are asked for', async () => {
-    const csv = await run(['query', 'people', '--columns', 'id,name', '--order-by', 'id', '--csv', '--data', data]);
-    assert.equal(csv.stdout.toString(), 'id,name\r\n1,Ada\r\n2,Hopper\r\n');
-    const json = await run(['query', 'people', '--columns', 'id', '--where', 'id = 1', '--json', '--data', data]);
-    assert.deepEqual((JSON.parse(json.stdout.toString()) as { rows: unknown }).rows, [{ id: 1 }]);
-    const both = await run(['query', 'people', '--json', '--csv', '--data', data]);
-    assert.deepEqual([both.code, both.stderr], [2, 'lancegate: --json and --csv exclude each other\n']);
-  });
+    test('that is not there, refuses the key or is another program is named in one sentence (P9)', async () => {
+      const other = createServer((_, response) => response.writeHead(404).end('<html>')).listen(0);
+      later.push(() => other.close());
+      const otherUrl = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
+      const nowhere = ['--data', join(data, 'none')];
+      for (const [args, expected] of [
+        [
+          ['tables', '--url', url, '--key', 'wrong-secret'],
+          /^lancegate: .*; --key, LANCEGATE_KEY .*\(401, request \S+\)\n$/,
+        ],
+        [
+          ['tables', '--url', otherUrl, '--key', key],
+          /^lancegate: what answers at \S+ is no lancegate service.*404\)\n$/,
+        ],
+        [['tables', '--url', 'http://127.0.0.1:9', '--key', key], /^lancegate: no service answers at .*\n$/],
+        [['tables', ...nowhere], /^lancegate: no service runs on the data folder .* --url\n$/],
+        [['tables', '--url', url, ...nowhere], /^lancegate: the service needs a credential: --key.*\n$/],
+        [
+          ['show', 'peple', '--url', url, '--key', key],
+          /^lancegate: table 'peple' does not exist; `lancegate tables` .*\n$/,
+        ],
+      ] as const) {
+        const { code, stdout, stderr } = await run(args);
+        assert.deepEqual([code, stdout.toString()], [1, ''], stderr);
+        assert.match(stderr, expected);
+        assert.ok(!stderr.includes('wrong-secret') && !stderr.includes(key));
+      }
+    });
 
-  test('restore goes back to a version, a tag or a time, and says which version that makes', async () => {
-    await post('kept', 'create', '[{"id":1}]');
-    await post('kept', 'insert', '[{"id":2}]');
-    await post('kept', 'tags/create', '{"tag":"good","version":1}');
-    const rows = async (): Promise<number> => (await lines('query', 'kept')).length;
-    const restore = async (to: string): Promise<string> =>
-      (await run(['restore', 'kept', '--to', to, '--data', data])).stdout.toString();
-    assert.equal(await restore('1'), 'kept is as version 1 was; this is version 3 now\n');
-    assert.equal(await rows(), 1);
-    assert.equal(await restore('2'), 'kept is as version 2 was; this is version 4 now\n');
-    assert.equal(await restore('good'), 'kept is as version 1 was; this is version 5 now\n');
-    const versions = (await lines('versions', 'kept')) as readonly { version: number; made: string; tags: string[] }[];
-    assert.deepEqual(
-      versions.map(({ version, tags }) => [version, tags]),
-      [5, 4, 3, 2, 1].map((version) => [version, version === 1 ? ['good'] : []]),
-    );
-    assert.match(await restore(versions[1]!.made), /^kept is as version 4 was/);
-    assert.equal(await rows(), 2);
-    const early = await run(['restore', 'kept', '--to', '2020-01-01', '--data', data]);
-    assert.deepEqual([early.code, /no version of kept is from 2020-01-01/.test(early.stderr)], [1, true]);
-  });
-
-  test('maintain prints what was done', async () => {
-    assert.ok((await lines('maintain', 'people')).length > 0);
-  });
-});
-
-describe('on a terminal', () => {
-  test('rows are a table as wide as it, and what they hold cannot steer it (P9)', async () => {
-    const terminal = new Terminal();
-    const { code } = await run(['query', 'hostile', '--columns', 'id,text', '--data', data], terminal);
-    assert.equal(code, 0);
-    assert.equal(
-      terminal.bytes.toString(),
-      ['id  text', '--  -------------------', ' 1  \\u001b[2Jgone\\u000a', ''].join('\n'),
-    );
-  });
-
-  test('show has facts, columns, indexes and tags below each other', async () => {
-    const terminal = new Terminal();
-    await run(['show', 'people', '--data', data], terminal);
-    assert.match(terminal.bytes.toString(), /^fact .*^table +people$.*^column +type.*^vec +fixed_size_list/ms);
-  });
-
-  test('no line is wider than it, and numbers stand to the right', () => {
-    const rows = [
-      { n: 5, text: 'x'.repeat(90) },
-      { n: 1000, text: 'y' },
-    ];
-    const found = tableLines(rows, ['n', 'text'], 40).split('\n');
-    assert.ok(found.every((line) => line.length <= 40));
-    assert.equal(found[2]!.slice(0, 7), '   5  x');
-  });
-
-  test('text that turns direction is shown as what it is', () => {
-    assert.equal(printable('a\u202eb\u009bc'), 'a\\u202eb\\u009bc');
-  });
-});
-
-describe('a service elsewhere', () => {
-  test('is named by --url and --key, or by their variables, or by a file', async () => {
-    const file = join(
-      temporaryFolder((clean) => later.push(clean)),
-      'key',
-    );
-    writeFileSync(file, `${key}\n`);
-    for (const outcome of [
-      await run(['status', '--url', url, '--key', key]),
-      await run(['status', '--url', `${url}/`], undefined, { LANCEGATE_KEY: key }),
-      await run(['status'], undefined, { LANCEGATE_URL: url, LANCEGATE_KEY: key }),
-      await run(['status', '--url', url, '--credential-file', file]),
-    ])
-      assert.equal(outcome.code, 0, outcome.stderr);
-  });
-
-  test('that is not there, refuses the key or is another program is named in one sentence (P9)', async () => {
-    const other = createServer((_, response) => response.writeHead(404).end('<html>')).listen(0);
-    later.push(() => other.close());
-    const otherUrl = `http://127.0.0.1:${(other.address() as AddressInfo).port}`;
-    const nowhere = ['--data', join(data, 'none')];
-    for (const [args, expected] of [
-      [
-        ['tables', '--url', url, '--key', 'wrong-secret'],
-        /^lancegate: .*; --key, LANCEGATE_KEY .*\(401, request \S+\)\n$/,
-      ],
-      [
-        ['tables', '--url', otherUrl, '--key', key],
-        /^lancegate: what answers at \S+ is no lancegate service.*404\)\n$/,
-      ],
-      [['tables', '--url', 'http://127.0.0.1:9', '--key', key], /^lancegate: no service answers at .*\n$/],
-      [['tables', ...nowhere], /^lancegate: no service runs on the data folder .* --url\n$/],
-      [['tables', '--url', url, ...nowhere], /^lancegate: the service needs a credential: --key.*\n$/],
-      [
-        ['show', 'peple', '--url', url, '--key', key],
-        /^lancegate: table 'peple' does not exist; `lancegate tables` .*\n$/,
-      ],
-    ] as const) {
-      const { code, stdout, stderr } = await run(args);
-      assert.deepEqual([code, stdout.toString()], [1, ''], stderr);
-      assert.match(stderr, expected);
-      assert.ok(!stderr.includes('wrong-secret') && !stderr.includes(key));
-    }
-  });
-
-  test('is given no more arguments than a command takes', async () => {
-    assert.match((await run(['tables', 'a', 'b'])).stderr, /unexpected argument "b"/);
-    assert.match((await run(['restore', 'a'])).stderr, /--to is required/);
-    assert.match((await run(['query', 'a', '--vector', '1,x'])).stderr, /--vector: "1,x" is not accepted/);
+    test('is given no more arguments than a command takes', async () => {
+      assert.match((await run(['tables', 'a', 'b'])).stderr, /unexpected argument "b"/);
+      assert.match((await run(['restore', 'a'])).stderr, /--to is required/);
+      assert.match((await run(['query', 'a', '--vector', '1,x'])).stderr, /--vector: "1,x" is not accepted/);
+    });
   });
 });
