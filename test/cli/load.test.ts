@@ -163,7 +163,7 @@ describe('files and tables', () => {
       assert.deepEqual(await rowsOf('replaced'), [{ city: 'Berlin' }]);
       const broken = await run(['load', 'replaced', file('r3.csv', 'city\nParis\n"Lon'), '--replace']);
       assert.equal(broken.code, 1);
-      assert.match(broken.stderr, /r3\.csv: line 3: a quotation mark is opened and not closed/);
+      assert.match(broken.stderr, /^lancegate: \S+r3\.csv: line 3: a quotation mark is opened and not closed\n$/);
       assert.deepEqual(await rowsOf('replaced'), [{ city: 'Berlin' }]);
     });
 

@@ -167,8 +167,13 @@ export class Load {
     const { table, service } = this.#parts;
     const isThere = (await this.#schema()) !== undefined;
     const route = tableRoute(table, isThere ? 'insert?mode=overwrite' : 'create');
-    const content = { type: arrowStream, bytes: this.#wholeStream() };
-    await service.ask(route, { content });
+    let fault: unknown;
+    const bytes = noting(this.#wholeStream(), (error) => {
+      fault = error;
+    });
+    await service.ask(route, { content: { type: arrowStream, bytes } }).catch((error) => {
+      throw fault ?? error; // a request whose body breaks looks like a service that is away
+    });
     this.#sum.inserted = this.#sum.rows;
     this.#sum.parts = 1;
   }
@@ -192,6 +197,15 @@ export class Load {
       await this.#keepRefused(file);
     }
     yield streamOf([]);
+  }
+}
+
+async function* noting<Item>(items: AsyncIterable<Item>, failed: (error: unknown) => void): AsyncGenerator<Item> {
+  try {
+    yield* items;
+  } catch (error) {
+    failed(error);
+    throw error;
   }
 }
 
