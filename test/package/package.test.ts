@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { tableFromArrays, tableFromIPC, tableToIPC } from 'apache-arrow';
 import { transformSync } from 'esbuild';
+import { Table as ParquetTable, writeParquet } from 'parquet-wasm/node';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { onTerminal } from '#test/fixtures/terminal.ts';
 
@@ -58,6 +59,36 @@ for (const [title, node] of [
   ['the Node of the clone', process.execPath],
 ] as const) {
   describe(`the package on ${title}`, { skip }, () => {
+    test('files are loaded and read by commands, Parquet and long texts in their threads (P2)', async (t) => {
+      const service = await dev(t, node);
+      const folder = temporaryFolder((clean) => t.after(clean));
+      const run = (...args: readonly string[]): string => {
+        const command = [program, ...args, '--url', service.url, '--key', service.key];
+        const { status, stdout, stderr } = spawnSync(node, command, {
+          env: { PATH: process.env.PATH },
+          encoding: 'utf8',
+        });
+        assert.equal(status, 0, stderr);
+        return stdout;
+      };
+      const parquet = join(folder, 'people.parquet');
+      writeFileSync(parquet, writeParquet(ParquetTable.fromIPCStream(rows([1, 2], ['ann', 'bob']))));
+      run('load', 'people', parquet, '--on', 'id');
+      const text = Array.from({ length: 5_000 }, (_, at) => `{"id":${at + 2},"name":"name ${at}"}\n`).join('');
+      writeFileSync(join(folder, 'more.ndjson'), text);
+      run('load', 'people', join(folder, 'more.ndjson'), '--on', 'id');
+      assert.equal(
+        run('query', 'people', '--where', 'id < 3', '--order-by', 'id'),
+        '{"id":1,"name":"ann"}\n{"id":2,"name":"name 0"}\n',
+      );
+      const headers = { 'x-api-key': service.key, 'content-type': 'application/x-ndjson' };
+      const sent = await fetch(`${service.url}/v1/table/people/insert`, { method: 'POST', headers, body: text });
+      assert.equal(sent.status, 200, await sent.text());
+      run('export', 'people', join(folder, 'out.parquet'));
+      run('load', 'copies', join(folder, 'out.parquet'), '--append');
+      assert.equal(run('query', 'copies', '--columns', 'id').trimEnd().split('\n').length, 10_001);
+    });
+
     test('within ten seconds of `dev` a table is made, an upsert done, and a query answered (P2)', async (t) => {
       const startedMs = performance.now();
       const policy = join(
