@@ -17,7 +17,7 @@ export type FromParquet =
 export async function* messagesOfParquet(path: string): AsyncGenerator<RowMessage> {
   const thread = new Worker(new URL('./parquet-thread.ts', import.meta.url), {
     workerData: path,
-    execArgv: [],
+    execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 4 },
     stderr: true,
   });
   let isFirst = true;

@@ -1,5 +1,5 @@
 /** The thread of `parquet-file.ts`: a row group at a time, the next batch of it whenever it is asked for one. */
-import { openAsBlob } from 'node:fs';
+import { fstatSync, openSync, readSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { ParquetFile } from 'parquet-wasm/node';
 import type { FromParquet } from './parquet-file.ts';
@@ -9,8 +9,36 @@ const rowsOfBatch = 16_384;
 
 let place = 'its footer';
 
+/** What the decoder asks of a blob. That of Node holds what it reads twice. */
+class FileSlice {
+  readonly #descriptor: number;
+  readonly #start: number;
+  readonly size: number;
+
+  constructor(descriptor: number, start: number, end: number) {
+    this.#descriptor = descriptor;
+    this.#start = start;
+    this.size = end - start;
+  }
+
+  slice(start: number, end: number): FileSlice {
+    return new FileSlice(this.#descriptor, this.#start + start, this.#start + Math.min(end, this.size));
+  }
+
+  async arrayBuffer(): Promise<ArrayBuffer> {
+    const bytes = new Uint8Array(this.size);
+    for (let at = 0; at < bytes.length; ) {
+      const read = readSync(this.#descriptor, bytes, at, bytes.length - at, this.#start + at);
+      if (read === 0) throw new Error('the file got shorter while it was read');
+      at += read;
+    }
+    return bytes.buffer;
+  }
+}
+
 async function* batchesOf(path: string): AsyncGenerator<FromParquet> {
-  const file = await ParquetFile.fromFile(await openAsBlob(path));
+  const descriptor = openSync(path, 'r');
+  const file = await ParquetFile.fromFile(new FileSlice(descriptor, 0, fstatSync(descriptor).size) as unknown as Blob);
   yield { stream: file.schema().intoIPCStream(), readShare: 0 };
   const metadata = file.metadata();
   const groups = metadata.numRowGroups();
@@ -30,7 +58,8 @@ const batches = batchesOf(String(workerData));
 
 async function answer(): Promise<void> {
   const next = await batches.next().catch((error: unknown) => ({ done: false, value: faultOf(error) }) as const);
-  parentPort!.postMessage(next.done ? { isEnd: true } : next.value);
+  const said = next.done ? ({ isEnd: true } as const) : next.value;
+  parentPort!.postMessage(said, 'stream' in said ? [said.stream.buffer as ArrayBuffer] : []);
 }
 
 const faultOf = (error: unknown): FromParquet => ({
