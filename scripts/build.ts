@@ -19,7 +19,7 @@ const programs: ReadonlySet<string> = new Set([
   'reader.ts',
   'auth/policy/policy-trial-thread.ts',
   'rows/bodies/conversion-thread.ts',
-  'load/parquet-thread.ts',
+  'load/file-thread.ts',
   'engine/lance/commit/file-writer-thread.ts',
 ]);
 

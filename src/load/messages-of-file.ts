@@ -1,53 +1,78 @@
-/** Rows of a file of any format. */
-import { open } from 'node:fs/promises';
-import { type RecordBatch, RecordBatchReader } from 'apache-arrow';
-import type { Field, Schema } from '../arrow/schema/schema.ts';
+/**
+ * Rows of a file of any format. A thread reads and converts it while this one sends what it made: its young values stay few, and a
+ * hostile file ends nothing but the thread.
+ */
+import { once } from 'node:events';
+import { Worker } from 'node:worker_threads';
 import { invalidInput } from '../kernel/errors.ts';
-import { RowConversion } from '../rows/bodies/row-conversion.ts';
 import type { InputFile } from './input-file.ts';
-import { messagesOfParquet } from './parquet-file.ts';
-import { messagesOfArrow, messagesOfText, type RowMessage } from './row-messages.ts';
+import { type KnownColumns, messagesByFormat } from './messages-by-format.ts';
+import type { RowMessage } from './row-messages.ts';
 
-interface KnownColumns {
-  /** Of the table that the rows are for. */
-  readonly table?: Schema | undefined;
-  /** Of a table that is new; the others follow from the values. */
-  readonly types?: readonly Field[] | undefined;
-  /** Of text: takes why each row was left out, where rows that cannot be read do not end the load. */
-  readonly leftOut?: string[] | undefined;
+/** For the thread. */
+export interface FileToRead {
+  readonly name: string;
+  readonly path: string;
+  readonly known: Omit<KnownColumns, 'leftOut'>;
+  readonly leavesOut: boolean;
 }
+
+/** An answer of the thread. */
+export type FromFile =
+  | { readonly messages: readonly RowMessage[]; readonly leftOut: readonly string[]; readonly isEnd: boolean }
+  | { readonly fault: string };
+
+/** Of values that die young, V8 would otherwise keep some hundred megabytes before it looks. */
+const youngMiB = 4;
 
 /** `InvalidInput` names the file and the place at fault. */
 export async function* messagesOfFile(input: InputFile, known: KnownColumns): AsyncGenerator<RowMessage> {
+  const { name, path } = input;
   try {
-    yield* messagesByFormat(input, known);
+    yield* path === undefined ? messagesByFormat(input, known) : messagesOfThread({ name, path }, known);
   } catch (error) {
-    throw invalidInput(`${input.name}: ${error instanceof Error ? error.message : String(error)}`, error);
+    throw invalidInput(`${name}: ${error instanceof Error ? error.message : String(error)}`, error);
   }
 }
 
-async function* messagesByFormat(
-  input: InputFile,
-  { table, types = [], leftOut }: KnownColumns,
+async function* messagesOfThread(
+  file: Pick<FileToRead, 'name' | 'path'>,
+  { leftOut, ...known }: KnownColumns,
 ): AsyncGenerator<RowMessage> {
-  const { path, format } = input;
-  switch (format) {
-    case 'parquet':
-      if (path === undefined) throw invalidInput('Parquet has its footer at the end: a file is needed, not a pipe');
-      yield* messagesOfParquet(path);
-      return;
-    case 'arrow': {
-      await using file = path === undefined ? undefined : await open(path);
-      const reader = await RecordBatchReader.from(file ?? input.pieces());
-      await reader.open();
-      yield* messagesOfArrow(reader.schema, reader as AsyncIterable<RecordBatch>);
-      return;
+  const workerData: FileToRead = { ...file, known, leavesOut: leftOut !== undefined };
+  const thread = new Worker(new URL('./file-thread.ts', import.meta.url), {
+    workerData,
+    execArgv: [],
+    stderr: true,
+    resourceLimits: { maxYoungGenerationSizeMb: youngMiB },
+  });
+  try {
+    for (let isEnd = false; !isEnd; ) {
+      const answer = await nextOf(thread);
+      if ('fault' in answer) throw invalidInput(answer.fault);
+      leftOut?.push(...answer.leftOut);
+      yield* answer.messages;
+      isEnd = answer.isEnd;
     }
-    case 'csv':
-    case 'json':
-    case 'ndjson': {
-      const given = new Map(types.map((field) => [field.name, field]));
-      yield* messagesOfText(input.pieces(), new RowConversion({ format, table, given, leftOut }));
-    }
+  } finally {
+    await thread.terminate();
   }
 }
+
+async function nextOf(thread: Worker): Promise<FromFile> {
+  const ended = new AbortController();
+  const ends = once(thread, 'exit', { signal: ended.signal }).then((): FromFile => ({ fault: damaged }));
+  ends.catch(() => undefined); // it is not waited for once there is an answer
+  thread.postMessage('next');
+  try {
+    const answers = once(thread, 'message').then(([answer]) => answer as FromFile);
+    return await Promise.race([answers, ends]);
+  } catch (error) {
+    // translated: it is what the thread could not catch
+    return { fault: error instanceof Error && error.name !== 'RuntimeError' ? error.message : damaged };
+  } finally {
+    ended.abort();
+  }
+}
+
+const damaged = 'it is damaged so that it cannot be read';

@@ -1,54 +1,66 @@
 /** Rows of a Parquet file, a row group at a time: memory follows from the largest one, since its columns are read side by side. */
-import { once } from 'node:events';
-import { Worker } from 'node:worker_threads';
+import { type FileHandle, open } from 'node:fs/promises';
 import { invalidInput } from '../kernel/errors.ts';
 import { messagesIn, type RowMessage } from './row-messages.ts';
 
-/** An answer of the thread. */
-export type FromParquet =
-  | { readonly stream: Uint8Array; readonly readShare: number }
-  | { readonly isEnd: true }
-  | { readonly fault: string };
+/** As many as of other files. */
+const rowsOfBatch = 16_384;
 
 /**
- * The decoder is compiled to a machine of its own (wasm). A hostile file can make it fail where nothing can catch that, so it has a
- * thread, which ends with it. What it cannot read is `InvalidInput`.
+ * The decoder is compiled to a machine of its own (wasm). A hostile file can make it fail where nothing can catch that, so it is for a
+ * thread that may end. What it says of a file is `InvalidInput`.
  */
 export async function* messagesOfParquet(path: string): AsyncGenerator<RowMessage> {
-  const thread = new Worker(new URL('./parquet-thread.ts', import.meta.url), {
-    workerData: path,
-    execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 4 },
-    stderr: true,
-  });
-  let isFirst = true;
+  const { ParquetFile } = await import('parquet-wasm/node');
+  await using handle = await open(path);
+  let place = 'its footer';
   try {
-    for (;;) {
-      const answer = await nextOf(thread);
-      if ('isEnd' in answer) return;
-      if ('fault' in answer) throw invalidInput(answer.fault);
-      const messages = messagesIn(answer.stream).slice(isFirst ? 0 : 1);
-      isFirst = false;
-      for (const message of messages) yield { ...message, readShare: answer.readShare };
+    const { size } = await handle.stat();
+    const file = await ParquetFile.fromFile(new FileSlice(handle, 0, size) as unknown as Blob);
+    yield { ...messagesIn(file.schema().intoIPCStream())[0]!, readShare: 0 };
+    const metadata = file.metadata();
+    const groups = metadata.numRowGroups();
+    const totalRows = metadata.fileMetadata().numRows();
+    let rows = 0;
+    for (let group = 0; group < groups; group += 1) {
+      place = `row group ${group + 1} of ${groups}`;
+      const batches = await file.stream({ batchSize: rowsOfBatch, rowGroups: [group], concurrency: 1 });
+      for await (const batch of batches) {
+        rows += batch.numRows;
+        yield* readUpTo(rows / totalRows, messagesIn(batch.intoIPCStream()).slice(1));
+      }
     }
-  } finally {
-    await thread.terminate();
-  }
-}
-
-async function nextOf(thread: Worker): Promise<FromParquet> {
-  const ended = new AbortController();
-  const ends = once(thread, 'exit', { signal: ended.signal }).then((): FromParquet => ({ fault: damaged }));
-  ends.catch(() => undefined); // nobody waits for it once there is an answer
-  thread.postMessage('next');
-  try {
-    const answers = once(thread, 'message').then(([answer]) => answer as FromParquet);
-    return await Promise.race([answers, ends]);
   } catch (error) {
-    // translated: it is what the thread could not catch
-    return { fault: error instanceof Error && error.name !== 'RuntimeError' ? error.message : damaged };
-  } finally {
-    ended.abort();
+    throw invalidInput(`${place} cannot be read: ${error instanceof Error ? error.message : String(error)}`, error);
   }
 }
 
-const damaged = 'it is damaged so that it cannot be read';
+const readUpTo = (readShare: number, messages: readonly RowMessage[]): readonly RowMessage[] =>
+  messages.map((message) => ({ ...message, readShare }));
+
+/** What the decoder asks of a blob. That of Node holds what it reads twice. */
+class FileSlice {
+  readonly #handle: FileHandle;
+  readonly #start: number;
+  readonly size: number;
+
+  constructor(handle: FileHandle, start: number, end: number) {
+    this.#handle = handle;
+    this.#start = start;
+    this.size = end - start;
+  }
+
+  slice(start: number, end: number): FileSlice {
+    return new FileSlice(this.#handle, this.#start + start, this.#start + Math.min(end, this.size));
+  }
+
+  async arrayBuffer(): Promise<ArrayBuffer> {
+    const bytes = new Uint8Array(this.size);
+    for (let at = 0; at < bytes.length; ) {
+      const { bytesRead } = await this.#handle.read(bytes, at, bytes.length - at, this.#start + at);
+      if (bytesRead === 0) throw new Error('the file got shorter while it was read');
+      at += bytesRead;
+    }
+    return bytes.buffer;
+  }
+}

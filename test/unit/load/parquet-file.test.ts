@@ -6,7 +6,8 @@ import { test } from 'node:test';
 import { tableFromArrays, tableFromIPC, tableToIPC } from 'apache-arrow';
 import { Table, WriterPropertiesBuilder, writeParquet } from 'parquet-wasm/node';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { messagesOfParquet } from '#src/load/parquet-file.ts';
+import { openInput } from '#src/load/input-file.ts';
+import { messagesOfFile } from '#src/load/messages-of-file.ts';
 import { streamOf } from '#src/load/row-messages.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
@@ -24,13 +25,20 @@ function parquet(): Buffer {
   return Buffer.from(writeParquet(Table.fromIPCStream(tableToIPC(table, 'stream')), properties));
 }
 
+async function* nothing(): AsyncGenerator<Uint8Array> {}
+
+async function messagesOf(path: string) {
+  await using input = await openInput('a.parquet', path, nothing());
+  return await Array.fromAsync(messagesOfFile(input, {}));
+}
+
 test('all row groups are there, and how much of the file is read', async (t) => {
   const path = join(
     temporaryFolder((clean) => t.after(clean)),
     'a.parquet',
   );
   writeFileSync(path, parquet());
-  const messages = await Array.fromAsync(messagesOfParquet(path));
+  const messages = await messagesOf(path);
   const read = tableFromIPC(streamOf(messages.map(({ bytes }) => bytes)));
   assert.equal(read.numRows, rows);
   assert.deepEqual(
@@ -59,7 +67,7 @@ test(`${mutations} files that were changed are read or refused, and nothing dies
     }
     writeFileSync(path, random.chance(15) ? bytes.subarray(0, random.int(bytes.length)) : bytes);
     try {
-      await Array.fromAsync(messagesOfParquet(path));
+      await messagesOf(path);
     } catch (error) {
       assert.ok(error instanceof LancegateError && error.kind === 'InvalidInput', String(error));
       refusals.add(error.message);

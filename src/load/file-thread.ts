@@ -1,0 +1,49 @@
+/** The thread of `messages-of-file.ts`: the next rows of one file whenever it is asked for them. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { openInput } from './input-file.ts';
+import { messagesByFormat } from './messages-by-format.ts';
+import type { FileToRead, FromFile } from './messages-of-file.ts';
+import type { RowMessage } from './row-messages.ts';
+
+/** An answer has about so many bytes. */
+const answerBytes = 1 << 20;
+/** Smaller ones may share their memory with others. */
+const leastMovedBytes = 64 << 10;
+
+const { name, path, known, leavesOut } = workerData as FileToRead;
+const leftOut: string[] | undefined = leavesOut ? [] : undefined;
+
+async function* messages(): AsyncGenerator<RowMessage> {
+  await using input = await openInput(name, path, nothing());
+  const { totalBytes } = input;
+  for await (const message of messagesByFormat(input, { ...known, leftOut })) {
+    const readShare = message.readShare ?? (totalBytes === undefined ? undefined : input.bytesRead / totalBytes);
+    yield { ...message, ...(readShare !== undefined && { readShare }) };
+  }
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
+
+const all = messages();
+
+async function next(): Promise<FromFile> {
+  const ready: RowMessage[] = [];
+  try {
+    for (let bytes = 0; bytes < answerBytes; ) {
+      const { done, value } = await all.next();
+      if (done) return { messages: ready, leftOut: leftOut?.splice(0) ?? [], isEnd: true };
+      ready.push(value);
+      bytes += value.bytes.length;
+    }
+    return { messages: ready, leftOut: leftOut?.splice(0) ?? [], isEnd: false };
+  } catch (error) {
+    return { fault: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function answer(said: FromFile): void {
+  const large = 'messages' in said ? said.messages.filter(({ bytes }) => bytes.length >= leastMovedBytes) : [];
+  parentPort!.postMessage(said, [...new Set(large.map(({ bytes }) => bytes.buffer as ArrayBuffer))]);
+}
+
+parentPort!.on('message', () => void next().then(answer));

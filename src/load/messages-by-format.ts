@@ -1,0 +1,44 @@
+/** Rows of a file, by what the file is. */
+import { open } from 'node:fs/promises';
+import { type RecordBatch, RecordBatchReader } from 'apache-arrow';
+import type { Field, Schema } from '../arrow/schema/schema.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import { RowConversion } from '../rows/bodies/row-conversion.ts';
+import type { InputFile } from './input-file.ts';
+import { messagesOfParquet } from './parquet-file.ts';
+import { messagesOfArrow, messagesOfText, type RowMessage } from './row-messages.ts';
+
+export interface KnownColumns {
+  /** Of the table that the rows are for. */
+  readonly table?: Schema | undefined;
+  /** Of a table that is new; the others follow from the values. */
+  readonly types?: readonly Field[] | undefined;
+  /** Of text: takes why each row was left out, where rows that cannot be read do not end the load. */
+  readonly leftOut?: string[] | undefined;
+}
+
+export async function* messagesByFormat(
+  input: InputFile,
+  { table, types = [], leftOut }: KnownColumns,
+): AsyncGenerator<RowMessage> {
+  const { path, format } = input;
+  switch (format) {
+    case 'parquet':
+      if (path === undefined) throw invalidInput('Parquet has its footer at the end: a file is needed, not a pipe');
+      yield* messagesOfParquet(path);
+      return;
+    case 'arrow': {
+      await using file = path === undefined ? undefined : await open(path);
+      const reader = await RecordBatchReader.from(file ?? input.pieces());
+      await reader.open();
+      yield* messagesOfArrow(reader.schema, reader as AsyncIterable<RecordBatch>);
+      return;
+    }
+    case 'csv':
+    case 'json':
+    case 'ndjson': {
+      const given = new Map(types.map((field) => [field.name, field]));
+      yield* messagesOfText(input.pieces(), new RowConversion({ format, table, given, leftOut }));
+    }
+  }
+}
