@@ -15,6 +15,9 @@ const foldedSegments = (name: string): readonly string[] => name.split('/').map(
 export const hasFolderOfDataset = (name: string): boolean =>
   foldedSegments(name).some((segment, index) => index > 0 && foldersOfDataset.has(segment));
 
+/** The engine takes the first part for main, and deletes the whole table with the last such branch. */
+export const isBelowMain = (name: string): boolean => name.startsWith('main/');
+
 /** Whether `inner` lies in a folder that `outer` has files in. */
 export function liesInFilesOf(outer: string, inner: string): boolean {
   const [around, within] = [foldedSegments(outer), foldedSegments(inner)];

@@ -2,7 +2,7 @@
 import type { OpenBranchCatalog } from '../catalog/port.ts';
 import type { StoredBranch } from '../engine/port/dataset.ts';
 import type { BranchRecovery } from '../engine/port/engine.ts';
-import { hasFolderOfDataset, liesInFilesOf } from '../kernel/branch-names.ts';
+import { hasFolderOfDataset, isBelowMain, liesInFilesOf } from '../kernel/branch-names.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';
@@ -95,6 +95,7 @@ const branchMissing = (table: TableRef, name: BranchName): LancegateError =>
 export const deleteBranch =
   ({ access, locks, datasets, recoveryMarks }: Pick<Deps, 'access' | 'locks' | 'datasets' | 'recoveryMarks'>) =>
   async ({ table, name }: { table: TableRef; name: BranchName }): Promise<void> => {
+    if (isBelowMain(name)) throw tableWouldGo(name);
     const record = await access.findCreated(table);
     const leave = await locks.lockExclusive(table, neverAborts);
     try {
@@ -116,6 +117,12 @@ const amongOthersFiles = (name: BranchName): LancegateError =>
   new LancegateError(
     'InvalidTableState',
     `branch '${name}' was not deleted: its folder holds files of another branch, which would be lost`,
+  );
+
+const tableWouldGo = (name: BranchName): LancegateError =>
+  new LancegateError(
+    'InvalidTableState',
+    `branch '${name}' was not deleted: Lance would delete the whole table with a branch whose name begins with "main/"`,
   );
 
 interface ListBranchesCommand {

@@ -1,6 +1,6 @@
 /** What a request names in its target: namespaces, tables, transactions and branches; and the form of the target itself. */
 import Type from 'typebox';
-import { hasFolderOfDataset, mostStoredBytes, storedBytes } from '../kernel/branch-names.ts';
+import { hasFolderOfDataset, isBelowMain, mostStoredBytes, storedBytes } from '../kernel/branch-names.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, NamespacePath, ObjectName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { QueryOf } from './query-parameters.ts';
@@ -115,6 +115,7 @@ function faultOfNew(name: string): string | undefined {
   if (hasFolderOfDataset(name)) {
     return 'has no part after the first that Lance uses for the files of a branch, such as "data" or "_versions"';
   }
+  if (isBelowMain(name)) return 'does not begin with "main/"';
   const bytes = storedBytes(name);
   if (bytes <= mostStoredBytes) return undefined;
   return `takes at most ${mostStoredBytes} bytes on storage, and this takes ${bytes}; "/" takes 5, and other letters than those of ASCII 10 or more`;

@@ -85,6 +85,23 @@ describe('names of branches', () => {
     assert.equal((await create('outside', 'p')).status, 200);
   });
 
+  test('a branch below main is not made, and one of another program is not deleted with its table (P3, P9)', async () => {
+    await makeTable('below', 'p', 'Main/x', 'p/main');
+    const { status, body } = await create('below', 'main/x');
+    assert.equal(status, 400);
+    assert.match(String(body.error), /does not begin with "main\/"/);
+    await createDirectly('below', 'main/x');
+    const refused = await remove('below', 'main/x');
+    assert.equal(refused.status, 400);
+    assert.match(String(refused.body.error), /would delete the whole table/);
+    assert.equal((await remove('below', 'Main/x')).status, 200);
+    assert.equal((await remove('below', 'p/main')).status, 200);
+    assert.deepEqual(
+      [await count('below', 'main'), await count('below', 'p'), await count('below', 'main/x')],
+      [1, 2, 1],
+    );
+  });
+
   test('a name that is too long as it is stored is refused and leaves nothing (P1)', async () => {
     await makeTable('long', 'p');
     for (const name of ['x'.repeat(210), 'x'.repeat(255), 'ü'.repeat(21), '漢'.repeat(14), `${'b/'.repeat(35)}b`]) {
