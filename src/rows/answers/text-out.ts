@@ -10,9 +10,14 @@ const minus = 0x2d;
 const point = 0x2e;
 
 /** Exact as doubles (IEEE 754). */
-const powersOfTen = Array.from({ length: 23 }, (_, power) => 10 ** power);
+const powersOfTen = Float64Array.from({ length: 23 }, (_, power) => 10 ** power);
 /** A decimal of so many digits is told from every other by its double (DBL_DIG). */
 const digitsOfDouble = 15;
+const digitsOfSingle = 9;
+/** Every decimal of so many digits survives a single float (FLT_DIG). */
+const leastDigitsOfSingle = 6;
+/** What people write has seldom more, and this costs less than to find fifteen digits. */
+const fewDecimals = 6;
 
 const nameOf = ['"NaN"', '"Infinity"', '"-Infinity"'].map((text) => Buffer.from(text));
 const [nan = noBytes(), infinity = noBytes(), negativeInfinity = noBytes()] = nameOf;
@@ -25,6 +30,9 @@ export class TextOut {
   bytes: Buffer;
   /** Where the next byte goes. */
   at = 0;
+  /** A number and its bits. */
+  readonly #double = new Float64Array(1);
+  readonly #words = new Uint32Array(this.#double.buffer);
 
   constructor(capacity: number) {
     this.bytes = Buffer.allocUnsafeSlow(capacity);
@@ -85,18 +93,41 @@ export class TextOut {
     this.#digits(value, width);
   }
 
+  /** Three numbers below a hundred, with two digits each and a mark between. */
+  triple(first: number, second: number, third: number, mark: number): void {
+    this.reserve(8);
+    const { bytes: target, at } = this;
+    target[at] = pairs[2 * first]!;
+    target[at + 1] = pairs[2 * first + 1]!;
+    target[at + 2] = mark;
+    target[at + 3] = pairs[2 * second]!;
+    target[at + 4] = pairs[2 * second + 1]!;
+    target[at + 5] = mark;
+    target[at + 6] = pairs[2 * third]!;
+    target[at + 7] = pairs[2 * third + 1]!;
+    this.at = at + 8;
+  }
+
+  /** With the fewest digits that tell a double from every other. */
   double(value: number): void {
     if (this.#special(value)) return;
     const size = Math.abs(value);
-    if (size >= 1e-5 && size < 1e15) {
-      const power = powersOfTen[digitsOfDouble - 1 - exponentOf(size)]!;
-      const rounded = Math.round(size * power);
-      if (rounded / power === size) {
-        this.#decimal(value < 0, rounded, power);
-        return;
-      }
+    if (!(size >= 1e-5 && size < 1e15)) {
+      this.ascii(String(value));
+      return;
     }
-    this.ascii(String(value));
+    this.reserve(48);
+    if (value < 0) this.bytes[this.at++] = minus;
+    // A reader of the decimal gets the quotient, since both numbers are exact.
+    const few = Math.round(size * powersOfTen[fewDecimals]!);
+    if (few < 1e15 && few / powersOfTen[fewDecimals]! === size) {
+      this.#decimal(few, fewDecimals);
+      return;
+    }
+    const decimals = digitsOfDouble - 1 - exponentOf(size);
+    const rounded = Math.round(size * powersOfTen[decimals]!);
+    if (rounded / powersOfTen[decimals]! === size) this.#decimal(rounded, decimals);
+    else this.#allDigits(size, decimals + 2);
   }
 
   /** With the fewest digits that tell a single float from every other: nine always do (FLT_DECIMAL_DIG). */
@@ -107,15 +138,16 @@ export class TextOut {
       this.ascii(String(shortest(value)));
       return;
     }
-    const exponent = exponentOf(size);
-    for (let digits = 7; ; digits++) {
-      // A reader of this decimal gets the quotient, since both numbers are exact.
-      const power = powersOfTen[Math.max(0, digits - 1 - exponent)]!;
-      const rounded = Math.round(size * power);
-      if (digits < 9 && Math.fround(rounded / power) !== size) continue;
-      this.#decimal(value < 0, rounded, power);
-      return;
+    this.reserve(48);
+    if (value < 0) this.bytes[this.at++] = minus;
+    const digits = exponentOf(size) + 1;
+    const most = Math.max(0, digitsOfSingle - digits);
+    let decimals = Math.min(Math.max(0, leastDigitsOfSingle - digits), most);
+    for (; decimals < most; decimals++) {
+      const power = powersOfTen[decimals]!;
+      if (Math.fround(Math.round(size * power) / power) === size) break;
     }
+    this.#decimal(Math.round(size * powersOfTen[decimals]!), decimals);
   }
 
   /** UTF-8 with what JSON must escape (RFC 8259, 7). */
@@ -150,23 +182,64 @@ export class TextOut {
     return true;
   }
 
-  /** `value / power`, without zeros at its end. */
-  #decimal(isNegative: boolean, value: number, power: number): void {
-    this.reserve(48);
-    if (isNegative) this.bytes[this.at++] = minus;
+  /** `value` with a point before its last `decimals` digits, without zeros at its end. */
+  #decimal(value: number, decimals: number): void {
+    const power = powersOfTen[decimals]!;
     const whole = Math.floor(value / power);
     this.integer(whole);
     let rest = value - whole * power;
-    let digits = countDigits(power) - 1;
     if (rest === 0) return;
-    for (const [zeros, unit] of zerosAtEnd) {
-      for (let shorter = Math.floor(rest / unit); shorter * unit === rest; shorter = Math.floor(rest / unit)) {
+    let digits = decimals;
+    for (; rest >= 1e9 && rest % 10 === 0; rest /= 10) digits -= 1;
+    if (rest < 1e9) {
+      // The remainder of a double is a call into a library, that of an integer is not.
+      for (let shorter = (rest / 10) | 0; shorter * 10 === rest; shorter = (rest / 10) | 0) {
         rest = shorter;
-        digits -= zeros;
+        digits -= 1;
       }
     }
     this.bytes[this.at++] = point;
     this.#wide(rest, digits);
+  }
+
+  /**
+   * A size that has no decimal of fifteen digits, as one of sixteen or seventeen of which `decimals` are behind the point. The size times
+   * a power of ten is the sum of two doubles exactly (Dekker 1971), and a decimal stands for the size if it is nearer than half the
+   * distance to the next double, which is the same on both sides but for powers of two.
+   */
+  #allDigits(size: number, decimals: number): void {
+    const power = powersOfTen[decimals]!;
+    const product = size * power;
+    const [sizeHigh, powerHigh] = [upperHalf(size), upperHalf(power)];
+    const [sizeLow, powerLow] = [size - sizeHigh, power - powerHigh];
+    const missing = sizeHigh * powerHigh - product + sizeHigh * powerLow + sizeLow * powerHigh + sizeLow * powerLow;
+    let high = Math.floor(product / 1e8);
+    const low = product - high * 1e8 + missing;
+    const sixteen = nearest(low / 10) * 10;
+    this.#double[0] = size;
+    const isPowerOfTwo = this.#words[0] === 0 && (this.#words[1]! & 0xfffff) === 0;
+    this.#words[1] = ((this.#words[1]! >>> 20) - 53) << 20;
+    this.#words[0] = 0;
+    const halfStep = this.#double[0];
+    const isSixteen = Math.abs(sixteen - low) < halfStep * power - 1e-6;
+    let rounded = isSixteen ? sixteen : nearest(low);
+    if (rounded < 0) [high, rounded] = [high - 1, rounded + 1e8];
+    if (rounded >= 1e8) [high, rounded] = [high + 1, rounded - 1e8];
+    if (high >= 1e9 || isPowerOfTwo) {
+      this.ascii(String(size));
+      return;
+    }
+    const { bytes: target } = this;
+    const whole = Math.max(0, 17 - decimals);
+    if (whole === 0) target[this.at++] = zero;
+    const start = this.at;
+    target[this.at++] = point;
+    for (let zeros = decimals - 17; zeros > 0; zeros--) target[this.at++] = zero;
+    this.#digits(high, 9);
+    this.#digits(rounded, 8);
+    for (let i = start; i < start + whole; i++) target[i] = target[i + 1]!;
+    target[start + whole] = point;
+    if (isSixteen) this.at -= 1;
   }
 
   #wide(value: number, count: number): void {
@@ -182,14 +255,21 @@ export class TextOut {
   #digits(value: number, count: number): void {
     const { bytes: target, at } = this;
     let rest = value | 0;
-    for (let i = at + count - 1; i >= at; i--) {
-      const tenth = (rest / 10) | 0;
-      target[i] = zero + rest - tenth * 10;
-      rest = tenth;
+    let i = at + count;
+    for (; i > at + 1; i -= 2) {
+      const hundredth = (rest / 100) | 0;
+      const pair = (rest - hundredth * 100) * 2;
+      target[i - 1] = pairs[pair + 1]!;
+      target[i - 2] = pairs[pair]!;
+      rest = hundredth;
     }
+    if (i > at) target[at] = zero + (rest % 10);
     this.at = at + count;
   }
 }
+
+/** The digits of all numbers below a hundred. */
+const pairs = Buffer.from(Array.from({ length: 100 }, (_, value) => String(value).padStart(2, '0')).join(''));
 
 /** Of a whole number. */
 function countDigits(value: number): number {
@@ -198,17 +278,27 @@ function countDigits(value: number): number {
   return count;
 }
 
-const zerosAtEnd = [
-  [7, 1e7],
-  [1, 10],
-] as const;
-
 /** Such that the size is between one and ten of that power of ten, for sizes from 1e-5 to 1e15. */
 function exponentOf(size: number): number {
-  let exponent = 0;
-  if (size >= 1) while (size >= powersOfTen[exponent + 1]!) exponent += 1;
-  else for (; size * powersOfTen[-exponent]! < 1; ) exponent -= 1;
-  return exponent;
+  let digits = 1;
+  if (size >= 1) {
+    while (size >= powersOfTen[digits]!) digits += 1;
+    return digits - 1;
+  }
+  while (size * powersOfTen[digits]! < 1) digits += 1;
+  return -digits;
+}
+
+/** The upper 26 bits of its fraction (Veltkamp), so that products of halves are exact. */
+function upperHalf(value: number): number {
+  const scaled = 134_217_729 * value;
+  return scaled - (scaled - value);
+}
+
+/** Halves go to the even neighbour, as IEEE 754 has it. */
+function nearest(value: number): number {
+  const rounded = Math.round(value);
+  return rounded - value === 0.5 && rounded % 2 !== 0 ? rounded - 1 : rounded;
 }
 
 function shortest(value: number): number {

@@ -100,20 +100,17 @@ function writeDate(out: TextOut, days: number): void {
   const dayOfYear = dayOfEra - (365 * yearOfEra + ((yearOfEra / 4) | 0) - ((yearOfEra / 100) | 0));
   const fromMarch = ((5 * dayOfYear + 2) / 153) | 0;
   const month = fromMarch < 10 ? fromMarch + 3 : fromMarch - 9;
-  out.padded(yearOfEra + era * 400 + (month <= 2 ? 1 : 0), 4);
-  out.byte(dash);
-  out.padded(month, 2);
-  out.byte(dash);
-  out.padded(dayOfYear - (((153 * fromMarch + 2) / 5) | 0) + 1, 2);
+  const year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0);
+  const century = (year / 100) | 0;
+  out.padded(century, 2);
+  out.triple(year - century * 100, month, dayOfYear - (((153 * fromMarch + 2) / 5) | 0) + 1, dash);
 }
 
 function writeClock(out: TextOut, { whole, fraction }: Seconds, unit: TimeUnit): void {
-  const second = whole - Math.floor(whole / daySeconds) * daySeconds;
-  out.padded((second / 3_600) | 0, 2);
-  out.byte(colon);
-  out.padded(((second / 60) | 0) % 60, 2);
-  out.byte(colon);
-  out.padded(second % 60, 2);
+  const second = (whole - Math.floor(whole / daySeconds) * daySeconds) | 0;
+  const minute = (second / 60) | 0;
+  const hour = (minute / 60) | 0;
+  out.triple(hour, minute - hour * 60, second - minute * 60, colon);
   writeFraction(out, fraction, unit);
 }
 
