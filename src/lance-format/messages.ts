@@ -23,6 +23,7 @@ export const manifest = messageTable({
   maxFragmentId: uint(11),
   /** Name of the file; empty without one. */
   transactionFile: text(12),
+  writerVersion: bytes(13),
   dataFormat: bytes(15),
   /** Entries of a map: `mapEntry`. */
   config: repeated(bytes(16)),
@@ -55,6 +56,9 @@ export const field = messageTable({
   /** In a primary key of several columns, from 1. */
   primaryKeyPosition: uint(13),
 });
+
+/** Of the program that wrote the manifest. */
+export const writerVersion = messageTable({ library: text(1), version: text(2) });
 
 /** Of the data files. */
 export const dataFormat = messageTable({ fileFormat: text(1), version: text(2) });

@@ -6,7 +6,17 @@ import { describe, test } from 'node:test';
 import { connect, type Table } from '@lancedb/lancedb';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
-import { basePath, dataFile, fragment, index, indexSection, manifest, uuid } from '#src/lance-format/messages.ts';
+import {
+  basePath,
+  dataFile,
+  field,
+  fragment,
+  index,
+  indexSection,
+  manifest,
+  uuid,
+  writerVersion,
+} from '#src/lance-format/messages.ts';
 import { type Decoded, decode, edit, encode } from '#src/lance-format/protobuf.ts';
 import { type Proposed, propose, stage, stagedBytes } from '#test/fixtures/proposed-version.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
@@ -199,6 +209,30 @@ describe('a version that a program of Lance proposes', () => {
     refused(await create(edited(proposed, { branch: 'dev' })), 400, 13, /another branch/);
     refused(await create(edited(proposed, { readerFlags: 2n ** 40n })), 400, 13, /feature flags .*1099511627776/);
     await isRefused(create(edited(proposed, { writerFlags: 64n })), 400, 13, /feature flags/);
+  });
+
+  test('is refused where the next commit would fail on it (P12)', async () => {
+    const proposed = await proposal();
+    for (const version of [undefined, '', 'nonsense', '4.0']) {
+      const writer = encode(writerVersion, { library: 'lance', version });
+      refused(await create(edited(proposed, { writerVersion: writer })), 400, 13, /version of its writer/);
+    }
+
+    const { fields = [] } = decode(manifest, sectionsOf(stagedBytes(proposed)).message);
+    const top = { parentId: 2n ** 64n - 1n, isNullable: true };
+    const struct = encode(field, { name: 's', id: 50, logicalType: 'struct', ...top });
+    const unnamed = [
+      [encode(field, { name: '', id: 50, logicalType: 'int64', ...top })],
+      [struct, encode(field, { id: 51, logicalType: 'int64', parentId: 50n })],
+    ];
+    for (const more of unnamed) {
+      refused(await create(edited(proposed, { fields: [...fields, ...more] })), 400, 13, /column without a name/);
+    }
+    const twice = fragments(proposed).map((each) => {
+      const { files = [] } = decode(fragment, each);
+      return edit(fragment, each, { files: [...files, ...files] });
+    });
+    refused(await create(edited(proposed, { fragments: twice })), 400, 13, /two files of fragment 0 hold column 0/);
   });
 
   test('names no rows but those of its branch (P9)', async () => {

@@ -35,6 +35,10 @@ const beyond: readonly (readonly [title: string, columns: readonly Uint8Array[]]
   ['lists of more values than there can be', ofType('fixed_size_list:fixed_size_list:float:2147483647:2147483647')],
   ['12,000 columns', wide(12_000)],
   ['a time zone of a fixed offset', ofType('timestamp:us:+02:00')],
+  [
+    'an id after which there is none',
+    [encode(field, { name: 'v', id: 2 ** 31 - 1, parentId: top, logicalType: 'int64' })],
+  ],
   ['lists of times with such a zone', ofType('fixed_size_list:timestamp:ns:-05:30:2')],
 ];
 
@@ -71,7 +75,7 @@ describe('columns beyond bounds (P12)', () => {
     assert.deepEqual([status, answer.code], [400, code], `${path}: ${JSON.stringify(answer)}`);
     assert.match(
       String(answer.error),
-      /nested more than 32 deep|fixed size|type that is too long|more than 10000 fields|time zone with a colon/,
+      /nested more than 32 deep|fixed size|type that is too long|more than 10000 fields|time zone with a colon|id above/,
     );
   };
   const isRead = async (table: string, path: string, body: object = {}) => {

@@ -1,7 +1,8 @@
 /** What a version that another program proposes has otherwise than the one before it. Throws `MalformedFile` for what no version has. */
-import { dataFormat, field, fragment, index, manifest } from '../messages.ts';
+import { dataFileColumns, dataFormat, field, fragment, index, manifest, writerVersion } from '../messages.ts';
 import { type Decoded, decode, MalformedFile } from '../protobuf.ts';
 import { indexesIn, nameOfIndex, sectionsOf, uuidText } from './parse-manifest.ts';
+import { mostFieldId } from './stored-columns.ts';
 
 export interface ChangedParts {
   /** All fragments where the columns or the format are others. */
@@ -14,11 +15,14 @@ export function changedParts(proposed: Buffer, head: Buffer): ChangedParts {
   const [now, before] = [sectionsOf(proposed), sectionsOf(head)];
   const [known, knownBefore] = [decode(manifest, now.message), decode(manifest, before.message)];
   requireKnownFormat(known, knownBefore);
+  requireWriter(known);
+  requireNames(known.fields ?? []);
   const areColumnsSame = formOf(known) === formOf(knownBefore);
   const fragments = areColumnsSame ? others(known.fragments, knownBefore.fragments) : (known.fragments ?? []);
   const indexes = others(indexesIn(now.indexes), areColumnsSame ? indexesIn(before.indexes) : []);
   const ids = new Set((known.fields ?? []).map((each) => decode(field, each, ['id']).id ?? 0));
   for (const each of indexes) requireUsualIndex(each, ids);
+  for (const each of fragments) requireColumnsOnce(each);
   return {
     fragments: fragments.map((each) => {
       const { id = 0, physicalRows: rows = 0 } = decode(fragment, each, ['id', 'physicalRows']);
@@ -46,6 +50,36 @@ function requireKnownFormat(now: Decoded<typeof manifest>, before: Decoded<typeo
   const { fileFormat = '', version = '' } = now.dataFormat === undefined ? {} : decode(dataFormat, now.dataFormat);
   if (fileFormat === 'lance' && knownVersions.includes(version)) return;
   throw new MalformedFile('its storage version is not known here');
+}
+
+/** The engine panics on any other when it writes the next version. */
+function requireWriter(now: Decoded<typeof manifest>): void {
+  if (now.writerVersion === undefined) return;
+  const { version = '' } = decode(writerVersion, now.writerVersion);
+  if (!/^\d{1,9}\.\d{1,9}\.\d{1,9}(?![\d])/.test(version)) throw new MalformedFile('the version of its writer is none');
+}
+
+/** A column without a name, or a field of a struct, has no path. The elements of a list need none. */
+function requireNames(fields: readonly Uint8Array[]): void {
+  const lists = new Set<bigint>();
+  for (const each of fields) {
+    const { name = '', id = 0, parentId = 0n, logicalType = '' } = decode(field, each);
+    if (logicalType !== 'struct') lists.add(BigInt(id));
+    if (name === '' && !lists.has(parentId)) throw new MalformedFile('a column without a name');
+  }
+}
+
+/** What a file holds of dropped columns, and of those that a later file holds, is marked or stays; no two hold one column. */
+function requireColumnsOnce(encoded: Uint8Array): void {
+  const { id = 0, files = [] } = decode(fragment, encoded, ['id', 'files']);
+  if (files.length < 2) return;
+  const seen = new Set<number>();
+  for (const each of files) {
+    for (const column of decode(dataFileColumns, each).fieldIds?.flat() ?? []) {
+      if (seen.has(column)) throw new MalformedFile(`two files of fragment ${id} hold column ${column}`);
+      if (column <= mostFieldId) seen.add(column);
+    }
+  }
 }
 
 /** Those that take part in commits have none of this. */

@@ -14,6 +14,8 @@ export class UnboundedColumns extends Error {
 
 const mostDepth = 32;
 const mostFields = 10_000;
+/** The engine gives new columns the ids after the largest, of 31 bits. */
+export const mostFieldId = 2 ** 30;
 const mostTypeBytes = 1_024;
 /** In one row, of lists of fixed size in one another. */
 const mostValues = 2 ** 31;
@@ -31,6 +33,7 @@ export function requireBoundedColumns(file: Buffer): void {
     const above = parentId === noParent ? 0 : depths.get(parentId);
     if (above === undefined) throw new MalformedFile(`column ${id} comes before the one that holds it`);
     if (depths.has(BigInt(id))) throw new MalformedFile(`two columns have the id ${id}`);
+    if (id > mostFieldId) throw new UnboundedColumns(`${show(name)} has an id above ${mostFieldId}`);
     if (fixedOffset.test(logicalType)) throw new UnboundedColumns(`${show(name)} has a time zone with a colon`);
     const within = nestedIn(name, logicalType);
     fields += 1 + within;
