@@ -116,7 +116,8 @@ function exportsFor(names: readonly string[], files: readonly string[]): string 
 
 /** A path of ours that ends in `.ts`, in an import or as the file of a process or thread. */
 const ownPath = /(["'])(\.{1,2}\/[\w./-]+)\.ts\1/g;
-const anyImport = /(\bfrom |\bimport\()(["'])([^"'.][^"']*)\2/g;
+/** Of a package, as esbuild writes it; not a text that has one, such as a program that we print. */
+const importOfPackage = /(^(?:import|export)\b[^"'`;]*?\bfrom |\bimport\()"([^".][^"]*)"/gm;
 
 function pointIntoDist(file: string): void {
   const path = join(dist, file.replace(/ts$/, 'js'));
@@ -127,9 +128,9 @@ function pointIntoDist(file: string): void {
   const prelude = programs.has(file) ? `import "${inVendor('node-22.js')}";\n` : '';
   const text = readFileSync(path, 'utf8')
     .replace(ownPath, '$1$2.js$1')
-    .replace(anyImport, (all, before: string, quote: string, name: string) => {
+    .replace(importOfPackage, (all, before: string, name: string) => {
       const vendored = vendorFileOf.get(name);
-      return vendored === undefined ? all : `${before}${quote}${inVendor(vendored)}${quote}`;
+      return vendored === undefined ? all : `${before}"${inVendor(vendored)}"`;
     });
   for (const [, named] of text.matchAll(/["'](\.{1,2}\/[\w./-]+\.c?js)["']/g)) {
     if (!existsSync(resolve(dirname(path), named!))) throw new Error(`${path} names ${named}, which is not built`);

@@ -30,6 +30,7 @@ async function dev(t: TestContext, node: string, ...args: readonly string[]): Pr
   const terminal = onTerminal(command, { env: { PATH: process.env.PATH } });
   t.after(() => terminal.interrupt());
   const said = await terminal.saysMatchOf(/toArray\(\)/);
+  assert.match(said, /^import \{ connect \} from '@lancedb\/lancedb';$/m);
   return { url: /http:\/\/127\.0\.0\.1:\d+/.exec(said)![0], key: /lgk_\w+/.exec(said)![0] };
 }
 
