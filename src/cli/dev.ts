@@ -31,7 +31,7 @@ export const devCommand = (startService: StartService): Command => ({
     const { options: given, reading } = readCommandLine(syntax, args, context);
     const config = reading.values;
     const isShown = context.stdout.isTTY === true;
-    await serveUntilStopped(reading, startService, context, async (url) => {
+    await serveUntilStopped(reading, startService, isShown ? endingWithTerminal(context) : context, async (url) => {
       if (!isShown && !given.sample) return;
       const key = await makeKey(config, isShown ? 7 * dayMs : 60_000, context);
       if (given.sample) await loadSample(url + config.basePath, key, context);
@@ -39,6 +39,15 @@ export const devCommand = (startService: StartService): Command => ({
     });
   },
 });
+
+/** The signal that makes a daemon read its files again says on a terminal that the window was closed. */
+function endingWithTerminal(context: CliContext): CliContext {
+  const onStopSignal = (listener: () => void): void => {
+    context.onStopSignal(listener);
+    context.onReloadSignal(listener);
+  };
+  return { ...context, onStopSignal, onReloadSignal: () => {} };
+}
 
 async function makeKey(config: Config, validMs: number, { clock, openCredentials }: CliContext): Promise<string> {
   await using credentials = await openCredentials(config);

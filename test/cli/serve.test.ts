@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { StartService } from '#src/cli/serve.ts';
 import type { Config } from '#src/config/settings.ts';
+import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Collector, type Outcome, runInProcess } from './in-process.ts';
 
 const packageJson = readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8');
@@ -101,6 +102,27 @@ test('a Ctrl-C that arrives twice, from the terminal and through npm, is one wis
   signal(50);
   service.closed.resolve();
   assert.equal((await outcome).code, 0);
+});
+
+test('dev ends with its terminal, and serve reads its files again', async (t) => {
+  const data = temporaryFolder((clean) => t.after(clean));
+  for (const [command, ends] of [
+    ['dev', true],
+    ['serve', false],
+  ] as const) {
+    const service = new RecordingService();
+    service.closed.resolve();
+    const stopped = Promise.withResolvers<void>();
+    const outcome = runInProcess([command, '--data', data], {
+      stdout: Object.assign(new Collector(), { isTTY: true }),
+      startService: service.start,
+      onStopSignal: (stop) => void stopped.promise.then(stop),
+      onReloadSignal: (hangUp) => hangUp(),
+    });
+    if (!ends) stopped.resolve();
+    assert.equal((await outcome).code, 0);
+    assert.equal(service.reloads, ends ? 0 : 1);
+  }
 });
 
 test('a service that cannot start says why, without a stack, and the exit code is 1', async () => {
