@@ -44,6 +44,34 @@ export async function openInput(
   }
 }
 
+/** A pipe whose beginning is read twice: `first` keeps what is read of it, and `second` has that and the rest once `first` is left. */
+export function readTwice(pipe: InputFile): { readonly first: InputFile; readonly second: InputFile } {
+  const { name, path, format, totalBytes } = pipe;
+  const source = pipe.pieces()[Symbol.asyncIterator]();
+  const kept: Uint8Array[] = [];
+  const fileOf = (pieces: () => AsyncIterable<Uint8Array>): InputFile => ({
+    ...{ name, path, format, totalBytes, pieces },
+    get bytesRead() {
+      return pipe.bytesRead;
+    },
+    [Symbol.asyncDispose]: () => pipe[Symbol.asyncDispose](),
+  });
+  const rest = async function* (): AsyncGenerator<Uint8Array> {
+    for (let next = await source.next(); !next.done; next = await source.next()) yield next.value;
+  };
+  const first = fileOf(async function* () {
+    for await (const piece of rest()) {
+      kept.push(piece);
+      yield piece;
+    }
+  });
+  const second = fileOf(async function* () {
+    yield* kept.splice(0);
+    yield* rest();
+  });
+  return { first, second };
+}
+
 interface InputSource {
   readonly name: string;
   readonly path: string | undefined;

@@ -16,7 +16,8 @@ export async function* messagesOfParquet(path: string): AsyncGenerator<RowMessag
   let place = 'its footer';
   try {
     const { size } = await handle.stat();
-    const file = await ParquetFile.fromFile(new FileSlice(handle, 0, size) as unknown as Blob);
+    const read: ArrayBuffer[] = [];
+    const file = await ParquetFile.fromFile(new FileSlice(handle, read, 0, size) as unknown as Blob);
     yield { ...messagesIn(file.schema().intoIPCStream())[0]!, readShare: 0 };
     const metadata = file.metadata();
     const groups = metadata.numRowGroups();
@@ -26,6 +27,7 @@ export async function* messagesOfParquet(path: string): AsyncGenerator<RowMessag
       place = `row group ${group + 1} of ${groups}`;
       const batches = await file.stream({ batchSize: rowsOfBatch, rowGroups: [group], concurrency: 1 });
       for await (const batch of batches) {
+        free(read.splice(0)); // the decoder has read all of the group, and has copied it
         rows += batch.numRows;
         yield* readUpTo(rows / totalRows, messagesIn(batch.intoIPCStream()).slice(1));
       }
@@ -38,20 +40,28 @@ export async function* messagesOfParquet(path: string): AsyncGenerator<RowMessag
 const readUpTo = (readShare: number, messages: readonly RowMessage[]): readonly RowMessage[] =>
   messages.map((message) => ({ ...message, readShare }));
 
+/** V8 would keep hundreds of megabytes of them for long. */
+function free(buffers: readonly ArrayBuffer[]): void {
+  for (const buffer of buffers) buffer.transfer(0);
+}
+
 /** What the decoder asks of a blob. That of Node holds what it reads twice. */
 class FileSlice {
   readonly #handle: FileHandle;
+  readonly #read: ArrayBuffer[];
   readonly #start: number;
   readonly size: number;
 
-  constructor(handle: FileHandle, start: number, end: number) {
+  /** What was read is added to `read`, to be freed. */
+  constructor(handle: FileHandle, read: ArrayBuffer[], start: number, end: number) {
     this.#handle = handle;
+    this.#read = read;
     this.#start = start;
     this.size = end - start;
   }
 
   slice(start: number, end: number): FileSlice {
-    return new FileSlice(this.#handle, this.#start + start, this.#start + Math.min(end, this.size));
+    return new FileSlice(this.#handle, this.#read, this.#start + start, this.#start + Math.min(end, this.size));
   }
 
   async arrayBuffer(): Promise<ArrayBuffer> {
@@ -61,6 +71,7 @@ class FileSlice {
       if (bytesRead === 0) throw new Error('the file got shorter while it was read');
       at += bytesRead;
     }
+    this.#read.push(bytes.buffer);
     return bytes.buffer;
   }
 }

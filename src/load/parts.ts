@@ -3,10 +3,10 @@
  * file and the table's columns alone: a second run makes the same parts, and with the same keys the service takes none of them twice.
  */
 import { createHash } from 'node:crypto';
-import { type RowMessage, streamOf } from './row-messages.ts';
+import { endOfStream, type RowMessage } from './row-messages.ts';
 
 export interface RowsPart {
-  /** An Arrow IPC stream. */
+  /** An Arrow IPC stream, in memory that is the reader's own. */
   readonly body: Buffer<ArrayBuffer>;
   readonly rows: number;
   /** Rows of the file before it. */
@@ -16,32 +16,56 @@ export interface RowsPart {
 }
 
 /** Large enough that a commit is a small share of the work, and small enough that a process holds three. */
-const partBytes = 8 << 20;
+const partBytes = 4 << 20;
 
 export async function* partsOf(messages: AsyncIterable<RowMessage>, mostBytes = partBytes): AsyncGenerator<RowsPart> {
-  let schema: Uint8Array | undefined;
-  let held: Uint8Array[] = [];
+  let schema = endOfStream;
+  let body = new JoinedBytes(mostBytes);
   let [bytes, rows, rowsBefore] = [0, 0, 0];
   let readShare: number | undefined;
-  const part = (): RowsPart => {
-    const body = streamOf([schema!, ...held]) as Buffer<ArrayBuffer>;
-    return { body, rows, rowsBefore, readShare };
-  };
+  const part = (): RowsPart => ({ body: body.with(endOfStream), rows, rowsBefore, readShare });
   for await (const message of messages) {
+    body.add(message.bytes);
     if (message.kind === 'schema') {
-      schema = message.bytes;
+      schema = Buffer.from(message.bytes);
       continue;
     }
-    held.push(message.bytes);
     bytes += message.bytes.length;
     rows += message.rows;
     readShare = message.readShare;
     if (bytes < mostBytes || message.kind !== 'record batch') continue;
     yield part();
     rowsBefore += rows;
-    [held, bytes, rows] = [[], 0, 0];
+    [bytes, rows] = [0, 0];
+    body = new JoinedBytes(mostBytes);
+    body.add(schema);
   }
   if (rows > 0) yield part();
+}
+
+class JoinedBytes {
+  #bytes: Buffer<ArrayBuffer>;
+  #length = 0;
+
+  constructor(expectedBytes: number) {
+    this.#bytes = Buffer.allocUnsafeSlow(expectedBytes + expectedBytes / 4);
+  }
+
+  add(added: Uint8Array): void {
+    const length = this.#length + added.length;
+    if (length > this.#bytes.length) {
+      const larger = Buffer.allocUnsafeSlow(length + length / 4);
+      this.#bytes.copy(larger, 0, 0, this.#length);
+      this.#bytes = larger;
+    }
+    this.#bytes.set(added, this.#length);
+    this.#length = length;
+  }
+
+  with(last: Uint8Array): Buffer<ArrayBuffer> {
+    this.add(last);
+    return this.#bytes.subarray(0, this.#length);
+  }
 }
 
 /**

@@ -5,6 +5,7 @@ import { prefixBytes, readMessage } from '../arrow/format/message.ts';
 import type { RowConversion } from '../rows/bodies/row-conversion.ts';
 
 export interface RowMessage {
+  /** Gone once the next message is asked for. */
   readonly bytes: Uint8Array;
   readonly kind: 'schema' | 'dictionary batch' | 'record batch';
   /** Of a record batch. */
@@ -13,7 +14,7 @@ export interface RowMessage {
   readonly readShare?: number;
 }
 
-const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
+export const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
 
 export const streamOf = (messages: readonly Uint8Array[]): Buffer => Buffer.concat([...messages, endOfStream]);
 

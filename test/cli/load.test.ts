@@ -157,6 +157,31 @@ describe('files and tables', () => {
       );
     });
 
+    test('makes a table of the standard input, and does not take the same one twice', async () => {
+      const lines = Array.from({ length: 25_000 }, (_, id) => `{"id":${id},"note":"what is said of ${id}"}\n`).join('');
+      for (const partsThereBefore of [0, 1]) {
+        const { code, stdout, stderr } = await run(['load', 'piped', '-', '--append'], lines);
+        assert.equal(code, 0, stderr);
+        const loaded = JSON.parse(stdout.toString()) as Loaded;
+        assert.deepEqual([loaded.rows, loaded.parts, loaded.partsThereBefore], [25_000, 1, partsThereBefore]);
+      }
+      const ends = await rowsOf('piped', '--where', 'id IN (0, 24999)', '--order-by', 'id');
+      assert.deepEqual(
+        ends.map((row) => Object.values(row)[1]),
+        ['what is said of 0', 'what is said of 24999'],
+      );
+      assert.equal((await rowsOf('piped', '--limit', '100000')).length, 25_000);
+    });
+
+    test('a column by itself keeps its NULLs on the way out and in', async () => {
+      await load('one', file('one.csv', 'a\n1\n\n3\n'), '--append');
+      const path = join(folder, 'one-out.csv');
+      const { code, stderr } = await run(['export', 'one', path]);
+      assert.equal(code, 0, stderr);
+      await load('two', path, '--append');
+      for (const table of ['one', 'two']) assert.deepEqual(await rowsOf(table), [{ a: 1 }, { a: null }, { a: 3 }]);
+    });
+
     test('replaces rows and columns at once, and leaves the old ones where it cannot read to the end', async () => {
       await load('replaced', file('r1.csv', csv), '--append');
       await load('replaced', file('r2.csv', 'city\nBerlin\n'), '--replace');
@@ -196,7 +221,6 @@ describe('files and tables', () => {
         ],
         [['strict', join(folder, 'none.csv'), '--append'], /there is no file .*none\.csv\n$/],
         [['strict', folder, '--append'], /cannot be read: it is a folder\n$/],
-        [['new', '-', '--append'], /there is no table new: make it first/],
       ] as const) {
         const { code, stderr } = await run(['load', ...args]);
         assert.equal(code, 1, stderr);

@@ -7,7 +7,7 @@ import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { type InputFile, openInput } from '../../load/input-file.ts';
+import { type InputFile, openInput, readTwice } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
@@ -52,8 +52,9 @@ interface Loaded {
 export class Load {
   readonly #parts: LoadParts;
   readonly #sum = { rows: 0, refused: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
-
   readonly #leftOut: string[] | undefined;
+  /** The standard input, of which the first rows were looked at. */
+  #pipe: InputFile | undefined;
 
   constructor(parts: LoadParts) {
     this.#parts = parts;
@@ -82,7 +83,7 @@ export class Load {
     const query = on.map((column) => `on=${encodeURIComponent(column)}`).join('&');
     const route = mode.kind === 'upsert' ? tableRoute(table, `merge_insert?${query}`) : tableRoute(table, 'insert');
     for (const file of files) {
-      await using input = await inputOf(file, context);
+      await using input = (file === '-' && this.#pipe) || (await inputOf(file, context));
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
       const messages = messagesOfFile(input, { table: schema, leftOut: this.#leftOut });
       try {
@@ -149,10 +150,11 @@ export class Load {
   /** A table without rows, of the columns of the first file. */
   async #make(): Promise<Schema | undefined> {
     const { table, files, types, context } = this.#parts;
-    if (files[0] === '-')
-      throw new CliError(`there is no table ${table}: make it first, or load a file, which can be read twice`);
-    await using input = await inputOf(files[0]!, context);
-    for await (const { bytes } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
+    const opened = await inputOf(files[0]!, context);
+    const { first, second } = files[0] === '-' ? readTwice(opened) : { first: opened, second: undefined };
+    this.#pipe = second;
+    await using _closed = second === undefined ? opened : undefined;
+    for await (const { bytes } of messagesOfFile(first, { types, leftOut: this.#leftOut })) {
       const content = { type: arrowStream, bytes: streamOf([bytes]) as Buffer<ArrayBuffer> };
       const headers = { 'idempotency-key': `load-create-${context.clock.nowMs()}-${process.pid}` };
       await this.#ask((service) => service.ask(tableRoute(table, 'create'), { content, headers }));
@@ -185,7 +187,8 @@ export class Load {
       await using input = await inputOf(file, context);
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
       using _line = { [Symbol.dispose]: () => progress.end() };
-      for await (const { kind, bytes, rows, ...read } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
+      for await (const { kind, rows, ...read } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
+        const bytes = Buffer.from(read.bytes); // it leaves later than the next one comes
         const isOther = kind === 'schema' && schema !== undefined && !Buffer.from(schema).equals(bytes);
         if (isOther) throw new CliError(`${file} has other columns than ${files[0]}`);
         if (kind === 'schema' && schema !== undefined) continue;

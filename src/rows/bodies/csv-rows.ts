@@ -11,12 +11,14 @@ type CsvRead = { readonly record: Cells; readonly info: { readonly lines: number
 
 type Cells = readonly (string | null | typeof notText)[];
 
-/** A cell without text is NULL, and one of two quotation marks an empty text. */
+/**
+ * A cell without text is NULL, and one of two quotation marks an empty text. Lines without text are passed over, but where there is one
+ * column each is a row.
+ */
 export class CsvRows implements RowSource {
   readonly #parser: Parser = parse({
     encoding: 'latin1', // each cell is decoded by itself, so that a refusal knows its row
     max_record_size: mostRowBytes,
-    skip_empty_lines: true,
     relax_column_count: true, // a row of another length is refused here, or left out
     info: true,
     cast: (text, { quoting }) => (text === '' && !quoting ? null : decoded(text)),
@@ -61,6 +63,8 @@ export class CsvRows implements RowSource {
     for (let read = this.#parser.read() as CsvRead; read !== null; read = this.#parser.read() as CsvRead) {
       const { record: cells, info } = read;
       this.#line = info.lines;
+      const isEmpty = cells.length === 1 && cells[0] === null;
+      if (isEmpty && this.#columns?.length !== 1) continue;
       if (this.#columns === undefined) {
         this.#columns = namesIn(cells);
         continue;

@@ -8,7 +8,7 @@ import { Table, WriterPropertiesBuilder, writeParquet } from 'parquet-wasm/node'
 import { LancegateError } from '#src/kernel/errors.ts';
 import { openInput } from '#src/load/input-file.ts';
 import { messagesOfFile } from '#src/load/messages-of-file.ts';
-import { streamOf } from '#src/load/row-messages.ts';
+import { type RowMessage, streamOf } from '#src/load/row-messages.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
 
@@ -29,7 +29,8 @@ async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 async function messagesOf(path: string) {
   await using input = await openInput('a.parquet', path, nothing());
-  return await Array.fromAsync(messagesOfFile(input, {}));
+  const keep = (message: RowMessage): RowMessage => ({ ...message, bytes: Buffer.from(message.bytes) });
+  return await Array.fromAsync(messagesOfFile(input, {}), keep);
 }
 
 test('all row groups are there, and how much of the file is read', async (t) => {
