@@ -215,6 +215,18 @@ describe('commands that ask a service', () => {
           ['show', 'peple', '--url', url, '--key', key],
           /^lancegate: table 'peple' does not exist; `lancegate tables` .*\n$/,
         ],
+        [
+          ['query', 'people', '--version', '99', '--url', url, '--key', key],
+          /^lancegate: the table has no such version; `lancegate versions TABLE` .*\n$/,
+        ],
+        [
+          ['restore', 'people', '--to', 'nope', '--url', url, '--key', key],
+          /^lancegate: table 'people' has no tag 'nope'; `lancegate show TABLE` .*\n$/,
+        ],
+        [
+          ['tables', '--url', `${url}/lance`, '--key', key],
+          /^lancegate: what answers at \S+ is no lancegate service, or has another base path .*\n$/,
+        ],
       ] as const) {
         const { code, stdout, stderr } = await run(args);
         assert.deepEqual([code, stdout.toString()], [1, ''], stderr);

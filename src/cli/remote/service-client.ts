@@ -4,6 +4,7 @@ import { dataFolderAt } from '../../config/data-folder.ts';
 import { type OptionValues, optional } from '../../config/options.ts';
 import { type Config, settings } from '../../config/settings.ts';
 import { httpUrl, path, secret } from '../../config/value-types.ts';
+import { errorCatalogue } from '../../kernel/errors.ts';
 import { type CliContext, CliError } from '../command.ts';
 import { credentialSettings } from '../command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
@@ -31,9 +32,14 @@ export const serviceFlags = [
 /** Longer than any one request; each request has a token of its own. */
 const ownTokenMs = 60_000;
 
+/** By the code of the error. */
 const nextSteps: Readonly<Record<number, string>> = {
-  401: '; --key, LANCEGATE_KEY or --credential-file gives another credential, and `lancegate key create` makes one',
-  404: '; `lancegate tables` lists what is there',
+  [errorCatalogue.NamespaceNotFound.code]: '; `lancegate tables` lists what is there',
+  [errorCatalogue.TableNotFound.code]: '; `lancegate tables` lists what is there',
+  [errorCatalogue.TableTagNotFound.code]: '; `lancegate show TABLE` has its tags',
+  [errorCatalogue.TableVersionNotFound.code]: '; `lancegate versions TABLE` lists those that are there',
+  [errorCatalogue.Unauthenticated.code]:
+    '; --key, LANCEGATE_KEY or --credential-file gives another credential, and `lancegate key create` makes one',
 };
 
 interface AskedOfService {
@@ -109,9 +115,10 @@ export class ServiceClient {
 
   async #refusal(response: Response): Promise<ServiceRefusal> {
     const body: unknown = await response.json().catch(() => undefined);
-    const { error } = (body ?? {}) as { readonly error?: unknown };
-    if (typeof error !== 'string') return this.#isNoService(response);
-    const next = nextSteps[response.status] ?? '';
+    const { error, code } = (body ?? {}) as { readonly error?: unknown; readonly code?: number };
+    const isRefusal = typeof error === 'string' && typeof code === 'number';
+    if (!isRefusal || isNoRoute(response, code)) return this.#isNoService(response);
+    const next = nextSteps[code] ?? '';
     const request = response.headers.get('x-request-id');
     return new ServiceRefusal(`${error.replace(/\.$/, '')}${next} (${response.status}, request ${request})`, response);
   }
@@ -121,6 +128,10 @@ export class ServiceClient {
     return new ServiceRefusal(`${what} (status ${response.status})`, response);
   }
 }
+
+/** Of the commands' own routes, which every service has below its base path. */
+const isNoRoute = ({ status }: Response, code: number): boolean =>
+  status === errorCatalogue.NoSuchRoute.status && code === errorCatalogue.NoSuchRoute.code;
 
 function bodyOf({ body, content }: AskedOfService) {
   if (content !== undefined) return { type: content.type, body: content.bytes };
