@@ -21,6 +21,9 @@ export const answerParameters = {
 /** The first is what a client gets that takes any. */
 export const answerTypes: readonly string[] = [arrowFileType, arrowStreamType, ...Object.values(textTypes)];
 
+/** Text is UTF-8 also for who says so. */
+const acceptedTypes: readonly string[] = answerTypes.flatMap((type) => [type, `${type}; charset=utf-8`]);
+
 /** Clients that are generated from the specification ask for JSON, and read an Arrow file. */
 const generatedClient = /^OpenAPI-Generator\//;
 
@@ -32,7 +35,8 @@ interface AnswerHeaders {
 export function readAnswerForm({ accept, userAgent }: AnswerHeaders, query: QueryOf<'vectors'>): AnswerForm {
   const vectors = query.one('vectors', parseVectors) ?? 'full';
   if (accept === undefined || generatedClient.test(userAgent ?? '')) return { kind: 'arrow file' };
-  const [type] = new Negotiator({ headers: { accept } }).mediaTypes([...answerTypes]);
+  const [accepted] = new Negotiator({ headers: { accept } }).mediaTypes([...acceptedTypes]);
+  const type = answerTypes.find((each) => each === accepted?.split(';', 1)[0]);
   if (type === undefined)
     throw new LancegateError('Unsupported', `accept: rows are answered as ${answerTypes.join(', ')}`);
   if (type === arrowFileType) return { kind: 'arrow file' };

@@ -178,6 +178,9 @@ describe('rows without Arrow', () => {
     assert.equal(await typeFor({ accept: 'application/vnd.apache.arrow.file, application/json' }), file);
     assert.equal(await typeFor({ accept: 'text/csv;q=0.5, application/x-ndjson' }), '200 application/x-ndjson');
     assert.equal(await typeFor({ accept: 'text/*' }), '200 text/csv; charset=utf-8');
+    assert.equal(await typeFor({ accept: 'application/json; charset=UTF-8' }), '200 application/json');
+    assert.equal(await typeFor({ accept: 'text/csv;charset=utf-8;q=0.5, */*;q=0.1' }), '200 text/csv; charset=utf-8');
+    assert.equal(await typeFor({ accept: 'application/json; charset=latin1' }), '406 application/json; charset=utf-8');
     assert.equal(await typeFor({ accept: 'image/png' }), '406 application/json; charset=utf-8');
     const generated = { accept: 'application/json', 'user-agent': 'OpenAPI-Generator/0.13.0/python' };
     assert.equal(await typeFor(generated), file);
