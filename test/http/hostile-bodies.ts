@@ -55,7 +55,7 @@ const notStreams: readonly HostileBody[] = [
   body('nothing', Buffer.alloc(0), /^the body is empty/),
   body('zero bytes', Buffer.alloc(4096), /^the body is not an Arrow IPC stream/),
   body('0xff bytes', Buffer.alloc(4096, 0xff), /^message 1: metadata of -1 bytes/),
-  body('JSON', Buffer.from('{"id": 1, "text": "a"}'), /it looks like JSON/),
+  body('JSON', Buffer.from('{"id": 1, "text": "a"}'), /it looks like JSON; rows of JSON need the Content-Type/),
   body('CSV', Buffer.from('id,text\n1,a\n2,b\n'), /^the body is not an Arrow IPC stream/),
   body('an Arrow IPC file', Buffer.from(tableToIPC(tableFromIPC(goodStream), 'file')), /it is an Arrow IPC file/),
   body('a Parquet file', Buffer.from(`PAR1${'x'.repeat(100)}PAR1`), /it looks like a Parquet file/),

@@ -161,7 +161,8 @@ function looksLegacy(head: Buffer): boolean {
 export function describeForeignFormat(head: Buffer): string {
   const known = signatures.find(([signature]) => head.subarray(0, signature.length).equals(signature));
   if (known !== undefined) return known[1];
-  if (/^\s*[[{]/.test(head.toString('latin1'))) return 'it looks like JSON';
+  if (/^\s*[[{]/.test(head.toString('latin1')))
+    return 'it looks like JSON; rows of JSON need the Content-Type application/json';
   if (looksLegacy(head)) return 'it uses the framing from before Arrow 0.15, without continuation words';
   return 'it does not begin with a schema message';
 }
