@@ -20,6 +20,13 @@ const examples: readonly Example[] = Object.entries(document.paths).flatMap(([pa
   return operation === undefined || json?.example === undefined ? [] : [{ path, operation, body: json.example }];
 });
 
+/** Of rows that are no JSON. */
+const textExamples = examples.flatMap(({ path, operation }) =>
+  Object.entries(operation.requestBody!.content)
+    .filter(([type, { example }]) => type !== 'application/json' && example !== undefined)
+    .map(([type, { example: body }]) => ({ path, operation, type, body })),
+);
+
 /** As the page fills in the path, and the parameters that must be there. */
 function filledIn({ path, operation: { parameters } }: Example): string {
   const query = parameters.filter((each) => each.in === 'query' && each.required);
@@ -73,6 +80,24 @@ describe('what the documents page shows works when it is sent', () => {
       assert.ok(status === 200 || status === 202, `${status} ${JSON.stringify(body)}`);
     });
   }
+
+  for (const example of textExamples) {
+    test(`${example.operation.operationId} as ${example.type}`, async () => {
+      await restoreTable();
+      await absentBefore.get(example.operation.operationId)?.();
+      const authorization = `Bearer ${await service.mint('lancegate:write')}`;
+      const headers = { authorization, 'content-type': example.type };
+      const sent = { method: 'POST', headers, body: String(example.body) };
+      const answer = await fetch(`${service.url}${filledIn(example)}`, sent);
+      assert.equal(answer.status, 200, await answer.text());
+    });
+  }
+
+  test('rows have an example in each text, and are answered as JSON first, which the page shows', () => {
+    assert.equal(textExamples.length, 6);
+    const content = document.paths['/v1/table/{id}/query']!.post!.responses['200']!.content!;
+    assert.equal(Object.keys(content)[0], 'application/json');
+  });
 
   test('every JSON body has an example, but where it needs what an earlier answer gave', () => {
     const shown = new Set(examples.map(({ operation }) => operation.operationId));

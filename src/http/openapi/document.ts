@@ -1,6 +1,7 @@
 /** The OpenAPI document of the service, made from the descriptions of its routes and the catalogue of errors. */
 import Type, { type TProperties, type TSchema } from 'typebox';
 import { type ErrorName, errorCatalogue } from '../../kernel/errors.ts';
+import { textTypes } from '../../rows/answer-form.ts';
 import { idempotencyKeyHeader } from '../../wire/identifiers.ts';
 import { timeoutHeader, timeoutParameter } from '../../wire/query-parameters.ts';
 import { databaseHeader } from '../database.ts';
@@ -140,25 +141,36 @@ const headerParameters = (takesKey: boolean): Json[] => [
 ];
 
 function requestBody({ operationId, bodies }: RouteDescription, schemas: NamedSchemas): Json {
-  const example = guides[operationId]?.example;
   const content = Object.entries(bodies).map(([type, schema]) => {
-    const isJson = type === 'application/json';
-    const name = isJson ? `${operationId}Request` : `${operationId}Form`;
-    return [type, { schema: schemas.named(name, schema), ...(isJson && example !== undefined && { example }) }];
+    const name = type === 'application/json' ? `${operationId}Request` : `${operationId}Form`;
+    const example = exampleAs(type, guides[operationId]?.example);
+    return [type, { schema: schemas.named(name, schema), ...(example !== undefined && { example }) }];
   });
   const isRequired = Object.values(bodies).every((schema) => !('properties' in schema) || hasRequired(schema));
   return { requestBody: { required: isRequired, content: Object.fromEntries(content) } };
+}
+
+/** Undefined where there is none in this format. Rows are in all that a person can read. */
+function exampleAs(type: string, example: unknown): unknown {
+  if (type === textTypes.json || !Array.isArray(example)) return type === textTypes.json ? example : undefined;
+  const rows = example as readonly Readonly<Record<string, unknown>>[];
+  if (type === textTypes.ndjson) return rows.map((row) => `${JSON.stringify(row)}\n`).join('');
+  if (type !== textTypes.csv) return undefined;
+  const cell = (value: unknown): string => (Array.isArray(value) ? `"${JSON.stringify(value)}"` : String(value));
+  return [Object.keys(rows[0]!), ...rows.map((row) => Object.values(row).map(cell))].join('\n');
 }
 
 const hasRequired = (schema: TSchema): boolean => 'required' in schema && (schema.required as unknown[]).length > 0;
 
 function contentOf(operationId: string, answers: readonly TSchema[], schemas: NamedSchemas): Json {
   const name = `${operationId.replace(/ByGet$/, '')}Response`;
+  const content = answers.map((answer) => {
+    const type = 'contentMediaType' in answer ? String(answer.contentMediaType) : textTypes.json;
+    return [type, { schema: schemas.named(name, answer) }] as const;
+  });
+  // The page asks for the first, and shows it.
   return Object.fromEntries(
-    answers.map((answer) => {
-      const type = 'contentMediaType' in answer ? String(answer.contentMediaType) : 'application/json';
-      return [type, { schema: schemas.named(name, answer) }];
-    }),
+    content.toSorted(([a], [b]) => Number(b === textTypes.json) - Number(a === textTypes.json)),
   );
 }
 

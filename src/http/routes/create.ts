@@ -18,7 +18,7 @@ const CreatedTable = arrowAnswer({
 export const createTableRoute = arrowRoute(createTable, {
   path: createTablePath,
   action: 'CreateTable',
-  summary: 'Creates a table of the rows of an Arrow stream',
+  summary: 'Creates a table of rows',
   query: createParameters,
   answers: CreatedTable,
   body: 'arrow-chunks',

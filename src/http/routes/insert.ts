@@ -7,7 +7,7 @@ import { writtenFields } from '../json-route.ts';
 export const insertRowsRoute = arrowRoute(insertRows, {
   path: '/v1/table/:id/insert',
   action: 'InsertIntoTable',
-  summary: 'Adds the rows of an Arrow stream, or replaces all rows by them',
+  summary: 'Adds rows, or replaces all by them',
   query: insertParameters,
   answers: arrowAnswer({ num_inserted_rows: Count, ...writtenFields }),
   body: 'arrow-chunks',

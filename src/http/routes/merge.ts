@@ -18,7 +18,7 @@ const Merged = arrowAnswer({
 export const mergeRowsRoute = arrowRoute(mergeRows, {
   path: '/v1/table/:id/merge_insert',
   action: 'MergeInsertIntoTable',
-  summary: 'Updates, inserts and deletes rows by those of an Arrow stream',
+  summary: 'Upserts rows: updates, inserts and deletes by key columns',
   query: mergeParameters,
   answers: Merged,
   body: 'arrow-whole',
