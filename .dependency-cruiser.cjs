@@ -11,30 +11,28 @@ const mayImport = {
   'lance-format': [],
   sql: ['kernel'],
   arrow: ['kernel', 'memory'],
-  keys: ['kernel', 'arrow', 'engine/port/row-address.ts'],
+  keys: ['kernel', 'arrow'],
   telemetry: ['kernel'],
-  engine: ['kernel', 'arrow', 'keys/key-columns.ts', 'lance-format'],
+  engine: ['kernel', 'arrow', 'keys', 'lance-format'],
   catalog: ['kernel'],
   rows: ['kernel', 'arrow'],
   query: ['kernel', 'memory', 'arrow', 'engine', 'rows', 'telemetry'],
   table: ['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'telemetry'],
   ownership: ['kernel', 'catalog', 'table/table-owners.ts', 'telemetry'],
-  write: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'telemetry', 'operations/idempotency'],
+  idempotency: ['kernel', 'engine', 'catalog', 'table', 'telemetry'],
+  write: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'telemetry', 'idempotency'],
   merge: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'table', 'create', 'write', 'telemetry'],
-    'operations/idempotency',
+    'idempotency',
   ],
-  insert: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'create', 'write', 'telemetry', 'operations/idempotency'],
-  change: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry', 'operations/idempotency'],
+  insert: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'create', 'write', 'telemetry', 'idempotency'],
+  change: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry', 'idempotency'],
   indexing: ['kernel', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry'],
-  create: [
-    ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'table', 'telemetry'],
-    'operations/idempotency',
-  ],
+  create: [...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'table', 'telemetry'], 'idempotency'],
   maintenance: ['kernel', 'memory', 'arrow', 'engine', 'catalog', 'table', 'write', 'telemetry'],
   operations: [
     ...['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'query', 'table', 'write', 'merge', 'insert'],
-    ...['change', 'create', 'indexing', 'maintenance', 'rows', 'sql', 'telemetry'],
+    ...['change', 'create', 'idempotency', 'indexing', 'maintenance', 'rows', 'sql', 'telemetry'],
   ],
   wire: [
     ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'operations', 'rows'],
@@ -42,7 +40,7 @@ const mayImport = {
   ],
   auth: ['kernel', 'telemetry', 'wire', 'catalog/credentials.ts'],
   http: [
-    ...['kernel', 'memory', 'arrow', 'rows', 'operations', 'wire', 'auth', 'telemetry'],
+    ...['kernel', 'memory', 'arrow', 'rows', 'idempotency', 'operations', 'wire', 'auth', 'telemetry'],
     ...['create/request.ts', 'insert/request.ts', 'merge/request.ts', 'merge/merge-command.ts'],
     'maintenance/report.ts',
     'indexing/index-jobs.ts',
@@ -55,6 +53,11 @@ const mayImport = {
 };
 
 const rooms = Object.keys(mayImport);
+const roomOf = (target) => target.split('/')[0];
+const mutual = rooms.flatMap((room) =>
+  mayImport[room].map(roomOf).filter((other) => mayImport[other].some((target) => roomOf(target) === room)),
+);
+if (mutual.length > 0) throw new Error(`rooms may not import each other: ${mutual.join(', ')}`);
 
 /** A file by its name, a room by all that is in it. */
 const pathOf = (target) => (target.endsWith('.ts') ? `^src/${target}$` : `^src/${target}/`);
@@ -76,7 +79,7 @@ const orderOfSubRooms = {
   'engine/lance': ['native', 'store', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite', 'postgres'],
-  operations: ['idempotency', 'indexes', 'tables', 'rows', 'columns', 'transact'],
+  operations: ['indexes', 'tables', 'rows', 'columns', 'transact'],
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],

@@ -1,9 +1,8 @@
-/** The figures of the house: how much stands in one folder and in one interface, and that a name means one thing. */
-import { basename, dirname } from 'node:path';
+/** The figures of the house: how much stands in one interface, and that a name means one thing. */
+import { basename } from 'node:path';
 import ts from 'typescript';
 import { type CodeFile, type House, lineOf, nodesOf, type Violation } from './house.ts';
 
-const mostFilesInFolder = 15;
 const mostMembersOfPort = 10;
 const mostLinesOfTestFunction = 60;
 
@@ -44,7 +43,6 @@ const sharedTypeNames: ReadonlySet<string> = new Set(['Deps']);
 export function figures({ code }: House): readonly Violation[] {
   const source = code.filter(({ path }) => path.startsWith('src/'));
   return [
-    ...fullFolders(source),
     ...largePorts(source.filter(({ path }) => /\/port(?:\/|[.-])/.test(path))),
     ...source.filter(({ path }) => !roomsOfPorts.test(path) && !holdersOfWholes.has(path)).flatMap(takenWholes),
     ...code.flatMap(reExports),
@@ -56,15 +54,6 @@ export function figures({ code }: House): readonly Violation[] {
 
 const groupBy = <Item>(items: readonly Item[], keyOf: (item: Item) => string): [string, Item[]][] =>
   Object.entries(Object.groupBy(items, keyOf)) as [string, Item[]][];
-
-const fullFolders = (source: readonly CodeFile[]): readonly Violation[] =>
-  groupBy(source, ({ path }) => dirname(path))
-    .filter(([, files]) => files.length > mostFilesInFolder)
-    .map(([folder, files]) => ({
-      path: folder,
-      line: 1,
-      text: `${files.length} source files in a folder, at most ${mostFilesInFolder}`,
-    }));
 
 /** Biome finds those of values. One of types, too, makes a reader open two files. */
 const reExports = ({ path, tree }: CodeFile): readonly Violation[] =>

@@ -1,8 +1,8 @@
 import type { TableRecord, WriteOperation } from '../catalog/port.ts';
+import type { Keyed } from '../idempotency/idempotency.ts';
 import type { NewId } from '../kernel/clock.ts';
 import type { BranchName, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import type { Keyed } from '../operations/idempotency/idempotency.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
 import type { SchemaFit, WriteCounts } from '../write/write.ts';

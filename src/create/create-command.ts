@@ -1,6 +1,6 @@
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
+import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import type { Properties, TableRef, TransactionId } from '../kernel/ids.ts';
-import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 
 type CreateMode = 'create' | 'exist_ok' | 'overwrite';
 

@@ -1,4 +1,4 @@
-import type { AddressRemap, RowAddress } from '../engine/port/row-address.ts';
+import type { AddressRemap, RowAddress } from './address-remap.ts';
 import type { KeyDigests } from './key-hasher.ts';
 
 /** The distinct keys of one or several sources, numbered from 0 in the order in which each comes first. */

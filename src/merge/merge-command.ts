@@ -1,8 +1,8 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
+import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
 import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
-import type { IdempotencyHeader } from '../operations/idempotency/idempotency.ts';
 
 export interface MergeFlags {
   /** `true`, or the SQL condition over `target.` and `source.` columns under which a matched row is updated. */

@@ -1,11 +1,11 @@
 /** Namespaces: create, describe, list and drop. */
 import type { AnswerOf, NamespaceCatalog, NamespaceRecord, TableCatalog } from '../catalog/port.ts';
 import { namespaceAlreadyExists, namespaceNotFound } from '../catalog/refusals.ts';
+import { answeredBy } from '../idempotency/idempotency.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import type { NamespacePath, ObjectName, Properties, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableOwners } from '../table/table-owners.ts';
-import { answeredBy } from './idempotency/idempotency.ts';
 import type { DropTable } from './tables/drop-table.ts';
 import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
 

@@ -2,6 +2,7 @@ import type { Catalog } from '../catalog/port.ts';
 import { changeKind } from '../change/change-kind.ts';
 import { TableMaker } from '../create/table-maker.ts';
 import type { Engine } from '../engine/port/engine.ts';
+import { Idempotency } from '../idempotency/idempotency.ts';
 import { IndexJobs } from '../indexing/index-jobs.ts';
 import { indexKind } from '../indexing/index-kind.ts';
 import { insertKind } from '../insert/insert-kind.ts';
@@ -23,7 +24,6 @@ import { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { TableWriter } from '../write/branch-queue.ts';
-import { Idempotency } from './idempotency/idempotency.ts';
 import { TableHandover } from './table-handover.ts';
 
 interface StartDeps {

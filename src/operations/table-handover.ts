@@ -1,6 +1,7 @@
 import type { OpenBranchCatalog, TableCatalog } from '../catalog/port.ts';
 import type { TableMaker } from '../create/table-maker.ts';
 import type { BranchRecovery, Datasets } from '../engine/port/engine.ts';
+import type { Idempotency } from '../idempotency/idempotency.ts';
 import type { IndexJobs } from '../indexing/index-jobs.ts';
 import type { NewId } from '../kernel/clock.ts';
 import type { TableRef } from '../kernel/ids.ts';
@@ -13,7 +14,6 @@ import type { TableLocks } from '../table/table-locks.ts';
 import type { OwnedWork } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
-import type { Idempotency } from './idempotency/idempotency.ts';
 import { recoverTables, takeOverBranches } from './recovery.ts';
 
 interface HandoverDeps {

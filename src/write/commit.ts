@@ -9,11 +9,11 @@
 import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { KeyedRequestCatalog, TransactionCatalog, TransactionRecord } from '../catalog/port.ts';
+import { keyedAnswer } from '../idempotency/idempotency.ts';
+import { notedOutcomes, outcomeOf } from '../idempotency/noted-outcomes.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { isOutcomeUnknown, LancegateError } from '../kernel/errors.ts';
 import { type Properties, showTable } from '../kernel/ids.ts';
-import { keyedAnswer } from '../operations/idempotency/idempotency.ts';
-import { notedOutcomes } from '../operations/idempotency/noted-outcomes.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
@@ -25,7 +25,6 @@ import {
   type Committed,
   type Counted,
   type Head,
-  outcomeOf,
   requireFit,
   requireTime,
   type WriteBatch,
@@ -219,7 +218,7 @@ export class Committer {
     }
   }
 
-  /** See operations/idempotency/idempotency.ts: a crash must not make a committed write look like one that never was. */
+  /** See idempotency/idempotency.ts: a crash must not make a committed write look like one that never was. */
   async #recordIntents(requests: readonly WriteRequest[], { version: baseVersion }: Head): Promise<void> {
     const intents = requests.flatMap(({ keyed, table: { id: tableId, ref }, branch }) =>
       keyed === undefined ? [] : [{ ...keyed, tableId, ref, branch, baseVersion }],

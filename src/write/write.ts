@@ -51,13 +51,6 @@ export interface WriteCounts extends WriteTotals {
   readonly numAttempts: number;
 }
 
-/** What a transaction record says of a write. */
-export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>> => ({
-  num_inserted_rows: String(totals.numInsertedRows),
-  num_updated_rows: String(totals.numUpdatedRows),
-  num_deleted_rows: String(totals.numDeletedRows),
-});
-
 /** The newest version of a branch, while its lock is held; or the planned one that a commit under way makes. */
 export interface Head {
   readonly dataset: Snapshot & BranchHead & HeadCommits & History;

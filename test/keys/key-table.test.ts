@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { RowAddress } from '#src/engine/port/row-address.ts';
+import type { RowAddress } from '#src/keys/address-remap.ts';
 import { type KeyDigests, KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeyTable, mostBytesPerKey } from '#src/keys/key-table.ts';
 import { integerColumn, textColumn } from '#test/fixtures/digests.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -25,20 +25,34 @@ const numbered = (count: number, textOf: (number: number) => string): readonly s
 
 const members = (count: number): string => numbered(count, (number) => `  m${number}(): void;\n`).join('');
 const lines = (count: number): string => numbered(count, (number) => `  void ${number};\n`).join('');
-const filesOf = (folder: string, count: number): Files =>
-  Object.fromEntries(
-    numbered(count, (number) => `${folder}/${basename(folder)}-${number}.ts`).map((file) => [file, '']),
-  );
-
 interface Plant {
   readonly files: Files;
   readonly found: readonly string[];
 }
 
 const figures: Readonly<Record<string, Plant>> = {
-  'a sixteenth file in a folder': {
-    files: { ...filesOf('src/wire', 16), ...filesOf('src/sql', 15) },
-    found: ['src/wire:1 16 source files in a folder, at most 15'],
+  'more of what has a budget, of which the test folder has none': {
+    files: {
+      'scripts/house/budgets.json': JSON.stringify({
+        ...{ lines: 8, 'numeric constants': 1, 'non-null assertions': 0, casts: 0, 'errors without a name': 0 },
+        ...{ 'functions named commit': 1, 'members of Dataset': 2, 'members of Catalog': 2, smiles: 3 },
+      }),
+      'src/one.ts': 'const a = 1;\nconst b = 2 * 60_000;\nlet c = a! as const;\nthrow new Error(c as string);\n',
+      'src/two.ts': 'class A {\n  commit() {}\n  #commit() {}\n}\nfunction commit() {}\n',
+      'src/three.ts':
+        'interface One {\n  a(): void;\n  b(): void;\n}\nexport interface Dataset extends One {\n  c(): void;\n}\n',
+      'test/four.ts': 'const three = 3;\n',
+    },
+    found: [
+      'scripts/house/budgets.json:1 src has 16 lines, at most 8',
+      'scripts/house/budgets.json:1 src has 2 numeric constants, at most 1',
+      'scripts/house/budgets.json:1 src has 1 non-null assertions, at most 0',
+      'scripts/house/budgets.json:1 src has 1 casts, at most 0',
+      'scripts/house/budgets.json:1 src has 1 errors without a name, at most 0',
+      'scripts/house/budgets.json:1 src has 3 functions named commit, at most 1',
+      'scripts/house/budgets.json:1 src has 3 members of Dataset, at most 2',
+      'scripts/house/budgets.json:1 nothing counts "smiles"',
+    ],
   },
   'an eleventh member of a port': {
     files: {

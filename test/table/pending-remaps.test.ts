@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { AddressRemap, RowAddress } from '#src/engine/port/row-address.ts';
+import type { AddressRemap, RowAddress } from '#src/keys/address-remap.ts';
 import { PendingRemaps } from '#src/merge/key-index/key-index.ts';
 
 const rowsPerFragment = 10;

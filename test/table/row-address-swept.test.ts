@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Dataset } from '#src/engine/port/dataset.ts';
-import type { AddressRemap, LiveRows, LiveRowsChange, RowAddress } from '#src/engine/port/row-address.ts';
+import type { LiveRows, LiveRowsChange } from '#src/engine/port/row-address.ts';
+import type { AddressRemap, RowAddress } from '#src/keys/address-remap.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { KeySet } from '#src/keys/key-table.ts';
 import type { MergeRequest } from '#src/merge/batch.ts';

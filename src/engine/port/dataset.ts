@@ -3,6 +3,7 @@ import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName } from '../../kernel/ids.ts';
+import type { RowAddress } from '../../keys/address-remap.ts';
 import type { ChangeLimits, ChangeStep, ManifestChange } from './change.ts';
 import type { ColumnView, RowReads } from './column-view.ts';
 import type { IndexSpec } from './index-spec.ts';
@@ -16,7 +17,6 @@ import type {
   PreparedRows,
   ReplaceOptions,
   Replacing,
-  RowAddress,
   RowAddressSql,
   StagedSource,
 } from './row-address.ts';

@@ -2,18 +2,13 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded, Properties } from '../../kernel/ids.ts';
+import type { AddressRemap, RowAddress } from '../../keys/address-remap.ts';
 import type { Projection } from './merge-spec.ts';
 
 /** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
 export type RowAddressSql = Branded<string, 'RowAddressSql'>;
 /** The expression that selects it. In a filter of `whenMatchedUpdateAll` it is `target._rowaddr`, without the index only. */
 export const rowAddress = '_rowaddr';
-
-/** Where a row is stored, in numbers of 32 bits: the same as its `RowAddressSql`. */
-export interface RowAddress {
-  readonly fragment: number;
-  readonly offset: number;
-}
 
 /** What became of row addresses between two versions. */
 export interface LiveRowsChange {
@@ -23,25 +18,6 @@ export interface LiveRowsChange {
   readonly added: readonly number[];
   /** undefined: every row is where it was, or is deleted. */
   readonly moved: AddressRemap | undefined;
-}
-
-/** The rows that one or several compactions moved, which had no rows in common. */
-export interface AddressRemap {
-  /** Moved rows; rows that were deleted by then are not counted. */
-  readonly rows: number;
-  /** What the remap takes in memory. */
-  readonly bytes: number;
-  /** The fragments whose rows were moved. */
-  fragments(): Iterable<number>;
-  /** Whether the rows of this fragment were moved. */
-  hasMoved(fragment: number): boolean;
-  /** The fragments that its rows were moved to, together with those of others. */
-  fragmentsOf(fragment: number): readonly number[];
-  /**
-   * The address of a row after this remap; undefined for a row that was deleted by then, the same address for one that was not
-   * moved. Later remaps and deletions are not applied.
-   */
-  newAddressOf(address: RowAddress): RowAddress | undefined;
 }
 
 /** The live-row map of a branch, which follows it from version to version. In memory: a bit for each row at the most. */

@@ -1,6 +1,6 @@
 import Type from 'typebox';
+import { answeredOnce } from '../../idempotency/idempotency.ts';
 import type { JobReport } from '../../maintenance/report.ts';
-import { answeredOnce } from '../../operations/idempotency/idempotency.ts';
 import { maintainTable } from '../../operations/maintain-table.ts';
 import { Count } from '../../wire/json-body.ts';
 import { jsonRoute, Nothing, onceAnswer } from '../json-route.ts';

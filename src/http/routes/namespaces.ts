@@ -1,6 +1,6 @@
 import Type from 'typebox';
+import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { answeredOnce } from '../../operations/idempotency/idempotency.ts';
 import {
   createNamespace,
   describeNamespace,

@@ -1,8 +1,8 @@
 /** Tables as objects of a namespace: everything but what touches their rows or describes them in detail. */
 import Type from 'typebox';
 import { resourceUid } from '../../auth/policy/cedar-policy.ts';
+import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
-import { answeredOnce } from '../../operations/idempotency/idempotency.ts';
 import { cloneTable } from '../../operations/tables/clone-table.ts';
 import { declareTable } from '../../operations/tables/declare-table.ts';
 import { tableExists } from '../../operations/tables/describe-table.ts';

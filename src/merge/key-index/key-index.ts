@@ -2,14 +2,8 @@ import { setImmediate } from 'node:timers/promises';
 import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
-import {
-  type AddressRemap,
-  addressesIn,
-  addressOf,
-  type LiveRows,
-  type Replaced,
-  type RowAddress,
-} from '../../engine/port/row-address.ts';
+import { addressesIn, addressOf, type LiveRows, type Replaced } from '../../engine/port/row-address.ts';
+import type { AddressRemap, RowAddress } from '../../keys/address-remap.ts';
 import { type KeyDigests, type KeyHasher, textOfDigest } from '../../keys/key-hasher.ts';
 import { type KeySet, KeyTable } from '../../keys/key-table.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';

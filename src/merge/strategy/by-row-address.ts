@@ -4,14 +4,9 @@ import { concatRows, type RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
-import {
-  addressOf,
-  type CommitTurn,
-  type PreparedRows,
-  type Replaced,
-  type RowAddress,
-} from '../../engine/port/row-address.ts';
+import { addressOf, type CommitTurn, type PreparedRows, type Replaced } from '../../engine/port/row-address.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
+import type { RowAddress } from '../../keys/address-remap.ts';
 import { type Committed, type Head, longestTime, unchanged } from '../../write/write.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';

@@ -3,10 +3,10 @@ import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import type { WriteOperation } from '../../catalog/port.ts';
 import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 
 export type ColumnDeps = ChangeDeps & { readonly idempotency: Idempotency };
 

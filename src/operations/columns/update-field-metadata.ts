@@ -2,9 +2,9 @@ import { type FieldPath, formatFieldPath, resolveField, sameFieldPath } from '..
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { checkStorableFields } from '../../arrow/schema/schema-rules.ts';
 import type { ChangeResult } from '../../change/submit-change.ts';
+import type { Replayable } from '../../idempotency/idempotency.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Replayable } from '../idempotency/idempotency.ts';
 import {
   type CheckedColumnStep,
   type ColumnCommand,

@@ -1,6 +1,6 @@
 import { type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import type { Replayable } from '../../idempotency/idempotency.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Replayable } from '../idempotency/idempotency.ts';
 import type { ColumnCommand, ColumnDeps } from './change-columns.ts';
 
 interface UpdateSchemaMetadataCommand extends ColumnCommand {

@@ -8,6 +8,7 @@ import {
   longestIndexNameBytes,
   plainIndexName,
 } from '../../engine/port/index-spec.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import type { IndexJobs } from '../../indexing/index-jobs.ts';
 import { requireFree } from '../../indexing/index-names.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -15,7 +16,6 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import { firstOf, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 import { requireIndexable } from './indexable.ts';
 
 interface CreateIndexCommand {

@@ -1,10 +1,10 @@
 import type { TableRecord } from '../../catalog/port.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { requireIndex } from '../../indexing/index-names.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 
 interface DropIndexCommand {
   readonly table: TableRef;

@@ -1,9 +1,9 @@
 import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 
 interface DeleteRowsCommand {
   readonly table: TableRef;

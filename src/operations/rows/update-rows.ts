@@ -2,11 +2,11 @@ import { formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schem
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 import { readsRow, roundsOf } from './update-rounds.ts';
 
 /** The new value of a column: an expression over the columns of the old row. */

@@ -1,13 +1,13 @@
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import type { ProposedManifest } from '../../engine/port/change.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef, TransactionId } from '../../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import { branchOfDeclared, requireCreated } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 import { describeVersion, type ListedVersion } from './list-versions.ts';
 
 interface Deps extends ChangeDeps {

@@ -1,13 +1,13 @@
 import type { AnswerOf, CreationCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { newLocation } from '../../create/table-location.ts';
 import type { Locations } from '../../engine/port/engine.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
-import { answeredBy } from '../idempotency/idempotency.ts';
 import type { DescribedTable } from './describe-table.ts';
 
 interface Deps {

@@ -1,5 +1,6 @@
 import type { AnswerOf, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -7,7 +8,6 @@ import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
-import { answeredBy } from '../idempotency/idempotency.ts';
 
 interface RemovalDeps {
   readonly catalog: TableCatalog;

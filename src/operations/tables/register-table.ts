@@ -19,6 +19,7 @@ import type {
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-location.ts';
 import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -28,7 +29,6 @@ import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
-import { answeredBy } from '../idempotency/idempotency.ts';
 import type { Visible } from '../visible-page.ts';
 
 interface Deps {

@@ -1,4 +1,5 @@
 import type { AnswerOf, TableCatalog } from '../../catalog/port.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -6,7 +7,6 @@ import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
-import { answeredBy } from '../idempotency/idempotency.ts';
 
 interface Deps {
   readonly catalog: TableCatalog;

@@ -1,7 +1,7 @@
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../idempotency/idempotency.ts';
 
 interface RestoreTableCommand {
   readonly table: TableRef;

@@ -6,12 +6,12 @@ import type { Schema } from '../../arrow/schema/schema.ts';
 import { type ChangeDeps, submitChange } from '../../change/submit-change.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
+import type { Idempotency, Keyed, Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { TransactionId } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { Idempotency, Keyed, Replayable } from '../idempotency/idempotency.ts';
 import { PlannedOperation } from './operation-step.ts';
 import { sourceOf, type TransactCommand } from './transact-command.ts';
 

@@ -1,6 +1,7 @@
 /** What one request of several operations asks for. */
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
+import type { IdempotencyHeader } from '../../idempotency/idempotency.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
@@ -8,7 +9,6 @@ import type { MergeFlags } from '../../merge/merge-command.ts';
 import type { AddedColumn } from '../columns/add-columns.ts';
 import type { Alteration } from '../columns/alter-columns.ts';
 import type { MetadataUpdate } from '../columns/update-field-metadata.ts';
-import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import type { RowsUpdate } from '../rows/update-rows.ts';
 
 /** The rows, or columns, of an operation are those of the source that it names. */

@@ -10,6 +10,7 @@ import { quoteSegment } from '../../../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import type { Field } from '../../../arrow/schema/schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
+import type { RowAddress } from '../../../keys/address-remap.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { changedFragments, columnsOfIndex } from '../../../lance-format/manifest/column-files.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
@@ -32,7 +33,6 @@ import {
 } from '../../../lance-format/transaction/transaction.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexBuildScope } from '../../port/reader-work.ts';
-import type { RowAddress } from '../../port/row-address.ts';
 import type { PreparedCommit } from '../../port/upkeep.ts';
 import { deletionsFile } from '../live-rows/deletion-files.ts';
 import { CompactionRemap, LiveRowMap, type Tracked } from '../live-rows/live-rows.ts';

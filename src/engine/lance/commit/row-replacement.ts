@@ -12,6 +12,7 @@
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { isOutcomeUnknown } from '../../../kernel/errors.ts';
+import type { RowAddress } from '../../../keys/address-remap.ts';
 import { nextManifestName, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type DeletionFile,
@@ -21,14 +22,7 @@ import {
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { overwriteVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
-import type {
-  NewRows,
-  PreparedRows,
-  ReplaceOptions,
-  Replacing,
-  RowAddress,
-  StagedSource,
-} from '../../port/row-address.ts';
+import type { NewRows, PreparedRows, ReplaceOptions, Replacing, StagedSource } from '../../port/row-address.ts';
 import { deletionsFile } from '../live-rows/deletion-files.ts';
 import { LiveRowMap, type RowChanges } from '../live-rows/live-rows.ts';
 import { type BranchCommits, mostAttempts, type VersionTurn } from './branch-commits.ts';

@@ -1,4 +1,5 @@
 import { dirname } from 'node:path';
+import type { AddressRemap, RowAddress } from '../../../keys/address-remap.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
@@ -10,7 +11,7 @@ import {
   rewriteGroupsOf,
   transactionsBetween,
 } from '../../../lance-format/transaction/transaction.ts';
-import type { AddressRemap, LiveRows, LiveRowsChange, RowAddress } from '../../port/row-address.ts';
+import type { LiveRows, LiveRowsChange } from '../../port/row-address.ts';
 import { readDeletedOffsets } from './deletion-files.ts';
 
 /** A fragment of a live-row map. */

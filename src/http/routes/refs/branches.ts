@@ -1,6 +1,6 @@
 import Type from 'typebox';
+import { answeredOnce } from '../../../idempotency/idempotency.ts';
 import { createBranch, deleteBranch, listBranches } from '../../../operations/branches.ts';
-import { answeredOnce } from '../../../operations/idempotency/idempotency.ts';
 import { parseBranch, parseBranchName, parseNewBranchName } from '../../../wire/identifiers.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, Version } from '../../../wire/json-body.ts';
 import { readPage } from '../../../wire/query-parameters.ts';

@@ -1,6 +1,6 @@
 import Type from 'typebox';
+import { answeredOnce } from '../../../idempotency/idempotency.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { answeredOnce } from '../../../operations/idempotency/idempotency.ts';
 import { createTag, deleteTag, findTag, listTags, updateTag } from '../../../operations/tags.ts';
 import { parseTagName } from '../../../wire/identifiers.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, StringMap, Version } from '../../../wire/json-body.ts';

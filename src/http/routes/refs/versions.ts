@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
+import { answeredOnce } from '../../../idempotency/idempotency.ts';
 import { invalidInput } from '../../../kernel/errors.ts';
-import { answeredOnce } from '../../../operations/idempotency/idempotency.ts';
 import { createVersion, createVersions, type Proposal } from '../../../operations/tables/create-version.ts';
 import { deleteVersions } from '../../../operations/tables/delete-versions.ts';
 import { describeVersion, type ListedVersion, listVersions } from '../../../operations/tables/list-versions.ts';

@@ -34,19 +34,18 @@ import type {
   TransactionCatalog,
   TransactionRecord,
   WriteIntent,
-} from '../../catalog/port.ts';
-import { fenceProperty } from '../../engine/port/change.ts';
-import type { History, Snapshot } from '../../engine/port/dataset.ts';
-import type { Clock, NewId } from '../../kernel/clock.ts';
-import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { IdempotencyKey, TableRef } from '../../kernel/ids.ts';
-import { ReadWriteLock } from '../../kernel/read-write-lock.ts';
-import { firstOf, principalKey, type RequestScope } from '../../kernel/request-scope.ts';
-import type { TableAccess } from '../../table/table-access.ts';
-import type { TableOwners } from '../../table/table-owners.ts';
-import type { Logger } from '../../telemetry/logger.ts';
-import { outcomeOf } from '../../write/write.ts';
-import { outcomeNotedFor } from './noted-outcomes.ts';
+} from '../catalog/port.ts';
+import { fenceProperty } from '../engine/port/change.ts';
+import type { History, Snapshot } from '../engine/port/dataset.ts';
+import type { Clock, NewId } from '../kernel/clock.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import type { IdempotencyKey, TableRef } from '../kernel/ids.ts';
+import { ReadWriteLock } from '../kernel/read-write-lock.ts';
+import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
+import type { TableAccess } from '../table/table-access.ts';
+import type { TableOwners } from '../table/table-owners.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { outcomeNotedFor, outcomeOf } from './noted-outcomes.ts';
 
 /** What came with an `Idempotency-Key`. */
 export interface IdempotencyHeader {

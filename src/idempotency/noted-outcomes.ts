@@ -2,9 +2,9 @@
  * What a commit says of the keyed requests that it carries out, in the properties of its transaction: a process that finds the commit after
  * a crash can give their first answers, although the catalog did not learn of them (P6).
  */
-import type { WriteOperation } from '../../catalog/port.ts';
-import type { MergeTotals } from '../../engine/port/shadow.ts';
-import type { TransactionId } from '../../kernel/ids.ts';
+import type { WriteOperation } from '../catalog/port.ts';
+import type { MergeTotals } from '../engine/port/shadow.ts';
+import type { TransactionId } from '../kernel/ids.ts';
 
 export interface NotedOutcome {
   /** `KeyedRequest.attempt`. */
@@ -33,3 +33,10 @@ export function outcomeNotedFor(
     return undefined; // translated: another program wrote it
   }
 }
+
+/** What a transaction record says of a write. */
+export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>> => ({
+  num_inserted_rows: String(totals.numInsertedRows),
+  num_updated_rows: String(totals.numUpdatedRows),
+  num_deleted_rows: String(totals.numDeletedRows),
+});
