@@ -84,22 +84,25 @@ async function read(service: ServiceProcess, form: Form): Promise<number> {
   return bytes;
 }
 
+async function inRounds(service: ServiceProcess) {
+  const names = Object.keys(forms) as Form[];
+  const measured = new Map(names.map((form) => [form, { bytes: 0, timesMs: [] as number[] }]));
+  for (let round = 0; round < warmUps + rounds; round++) {
+    for (const [form, entry] of measured) {
+      const start = performance.now();
+      entry.bytes = await read(service, form);
+      if (round >= warmUps) entry.timesMs.push(performance.now() - start);
+    }
+  }
+  return measured;
+}
+
 const folder = await mkdtemp(join(tmpdir(), 'lancegate-bench-'));
 const stolenPart = countStolenTime();
 const service = await startServiceProcess(join(folder, 'data'));
 try {
   await service.post('/v1/table/rows/create', [tableToIPC(tenColumns(), 'stream')]);
-  const names = Object.keys(forms) as Form[];
-  const measured = new Map(names.map((form) => [form, { bytes: 0, timesMs: [] as number[] }]));
-  for (let round = 0; round < warmUps + rounds; round++) {
-    for (const form of names) {
-      const start = performance.now();
-      const bytes = await read(service, form);
-      const entry = measured.get(form)!;
-      entry.bytes = bytes;
-      if (round >= warmUps) entry.timesMs.push(performance.now() - start);
-    }
-  }
+  const measured = await inRounds(service);
   const arrowMs = median(measured.get('Arrow file')!.timesMs);
   console.log(`| answer of ${rows} rows | MB | median, ms | fastest, ms | of the Arrow file |\n|---|---|---|---|---|`);
   for (const [form, { bytes, timesMs }] of measured) {

@@ -20,7 +20,6 @@ import { branchOfDeclared, type TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
-import {} from '../write/write.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
