@@ -5,7 +5,7 @@ import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { startCheckedService, succeeded } from './checked-service.ts';
+import { startCheckedService, succeeded } from '#test/http/checked-service.ts';
 
 type Request = readonly [path: string, body: object];
 

@@ -6,8 +6,8 @@ import { sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
 import { PostgresProxy } from '#test/fixtures/postgres-proxy.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
-import { eventually } from './eventually.ts';
-import { people } from './rows.ts';
+import { eventually } from '#test/http/eventually.ts';
+import { people } from '#test/http/rows.ts';
 
 /** Much longer than it takes on an idle machine, and less than the 32 s of a statement. */
 const withinMs = 25_000;
