@@ -261,6 +261,9 @@ export class TokenReader {
     if (this.#text.charAt(this.#at) === 'L') this.#at += 1;
     runsOn.lastIndex = this.#at;
     if (runsOn.test(this.#text)) throw new SqlMistake(`the number ${shown(digits)} runs into what follows`, at);
+    // The engine makes infinity of it.
+    if (Number(digits) === Infinity)
+      throw new SqlMistake(`the number ${shown(digits)} is larger than any that is stored`, at);
     return { kind: 'number', value: digits, written: digits, at };
   }
 

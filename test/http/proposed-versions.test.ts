@@ -213,7 +213,7 @@ describe('a version that a program of Lance proposes', () => {
 
   test('is refused where the next commit would fail on it (P12)', async () => {
     const proposed = await proposal();
-    for (const version of [undefined, '', 'nonsense', '4.0']) {
+    for (const version of [undefined, '', 'nonsense', '4.0', '14.0.214.0.2']) {
       const writer = encode(writerVersion, { library: 'lance', version });
       refused(await create(edited(proposed, { writerVersion: writer })), 400, 13, /version of its writer/);
     }

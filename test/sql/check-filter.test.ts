@@ -91,6 +91,8 @@ describe('a refusal names the parameter, what is wrong, and where', () => {
     ["v = E'x'", /stands where an operator should come/],
     ["v = N'x'", /stands where an operator should come/],
     ['id = 1.5.5', /runs into what follows/],
+    ['id = 1e309', /the number 1e309 is larger than any/],
+    [`id IN (1${'0'.repeat(309)})`, /larger than any/],
     ['id#a = 1', /written in backticks/],
     ['id = 1 OR `` = 1', /a quoted name is empty \(column 11\)/],
     ['json_array_length(v, concat(v))', /argument 2 of json_array_length must be a text, written out/],

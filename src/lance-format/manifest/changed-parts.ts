@@ -56,7 +56,8 @@ function requireKnownFormat(now: Decoded<typeof manifest>, before: Decoded<typeo
 function requireWriter(now: Decoded<typeof manifest>): void {
   if (now.writerVersion === undefined) return;
   const { version = '' } = decode(writerVersion, now.writerVersion);
-  if (!/^\d{1,9}\.\d{1,9}\.\d{1,9}(?![\d])/.test(version)) throw new MalformedFile('the version of its writer is none');
+  if (!/^\d{1,9}\.\d{1,9}\.\d{1,9}(?:[+-][\w.+-]{1,100})?$/.test(version))
+    throw new MalformedFile('the version of its writer is none');
 }
 
 /** A column without a name, or a field of a struct, has no path. The elements of a list need none. */
