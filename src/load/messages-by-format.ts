@@ -4,6 +4,7 @@ import { type RecordBatch, RecordBatchReader } from 'apache-arrow';
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { RowConversion } from '../rows/bodies/row-conversion.ts';
+import { fittedTo } from './fitting-columns.ts';
 import type { InputFile } from './input-file.ts';
 import { messagesOfParquet } from './parquet-file.ts';
 import { messagesOfArrow, messagesOfText, type RowMessage } from './row-messages.ts';
@@ -25,13 +26,13 @@ export async function* messagesByFormat(
   switch (format) {
     case 'parquet':
       if (path === undefined) throw invalidInput('Parquet has its footer at the end: a file is needed, not a pipe');
-      yield* messagesOfParquet(path);
+      yield* fittedTo(table, messagesOfParquet(path));
       return;
     case 'arrow': {
       await using file = path === undefined ? undefined : await open(path);
       const reader = await RecordBatchReader.from(file ?? input.pieces());
       await reader.open();
-      yield* messagesOfArrow(reader.schema, reader as AsyncIterable<RecordBatch>);
+      yield* fittedTo(table, messagesOfArrow(reader.schema, reader as AsyncIterable<RecordBatch>));
       return;
     }
     case 'csv':

@@ -1,5 +1,5 @@
 /** Rows of a file as the messages of an Arrow IPC stream: the schema first, then batches, each behind the dictionaries it needs. */
-import { type RecordBatch, type Schema, Table, tableToIPC } from 'apache-arrow';
+import { DataType, makeData, Null, RecordBatch, type Schema, Struct, Table, tableToIPC } from 'apache-arrow';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../arrow/format/message.ts';
 import type { RowConversion } from '../rows/bodies/row-conversion.ts';
@@ -45,10 +45,20 @@ export async function* messagesOfArrow(
   yield messagesIn(tableToIPC(new Table(schema), 'stream'))[0]!;
   for await (const batch of batches) {
     for (let row = 0; row < batch.numRows; row += rowsOfSlice) {
-      const slice = tableToIPC(new Table([batch.slice(row, row + rowsOfSlice)]), 'stream');
+      const slice = tableToIPC(new Table([countedNulls(batch.slice(row, row + rowsOfSlice))]), 'stream');
       yield* messagesIn(slice).slice(1);
     }
   }
+}
+
+/** The library does not know how many values a slice of a column of type null has that are NULL, which are all. */
+function countedNulls(slice: RecordBatch): RecordBatch {
+  if (!slice.data.children.some(({ type }) => DataType.isNull(type))) return slice;
+  const children = slice.data.children.map((child) =>
+    DataType.isNull(child.type) ? makeData({ type: new Null(), length: child.length }) : child,
+  );
+  const data = makeData({ type: new Struct(slice.schema.fields), length: slice.numRows, nullCount: 0, children });
+  return new RecordBatch(slice.schema, data);
 }
 
 export function messagesIn(stream: Uint8Array): readonly RowMessage[] {

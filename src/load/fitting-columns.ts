@@ -1,0 +1,145 @@
+/**
+ * Columns of Arrow and Parquet files as the table has them, whose types decide how a value is read: an int32 fits a column of int64, and
+ * so does a float64 that is whole. Each value goes by its JSON, by the rules of rows that come as text (docs/rows.md), so none becomes
+ * another one unseen. What text cannot say is left as it is, and the service says whether it takes it.
+ */
+import { Schema as ArrowSchema, RecordBatchReader, Table, tableToIPC } from 'apache-arrow';
+import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
+import { allRows, BatchPlan } from '../arrow/column/batch-plan.ts';
+import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.ts';
+import { asBuffer, type Block } from '../arrow/format/ipc-file.ts';
+import { prefixBytes, readMessage } from '../arrow/format/message.ts';
+import { readSchemaTable } from '../arrow/schema/read-schema.ts';
+import { type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
+import { cellOf } from '../rows/answers/cell-text.ts';
+import { TextOut } from '../rows/answers/text-out.ts';
+import { ColumnMaker } from '../rows/bodies/column-maker.ts';
+import { parseExactly } from '../rows/bodies/json-rows.ts';
+import { schemaBytes } from '../rows/bodies/schema-bytes.ts';
+import { messagesIn, type RowMessage, streamOf } from './row-messages.ts';
+
+export async function* fittedTo(
+  table: Schema | undefined,
+  messages: AsyncIterable<RowMessage>,
+): AsyncGenerator<RowMessage> {
+  let fitting: FittingColumns | undefined;
+  for await (const message of messages) {
+    if (message.kind === 'schema' && table !== undefined) fitting = FittingColumns.of(message.bytes, table);
+    const fitted = fitting === undefined ? message : fitting.fit(message);
+    if (fitted !== undefined) yield fitted;
+  }
+}
+
+/** A column of a file and what it becomes; the same field where it stays as it is. */
+interface ColumnFit {
+  readonly from: Field;
+  readonly to: Field;
+}
+
+class FittingColumns {
+  readonly #columns: readonly ColumnFit[];
+  /** Of columns that become others, by their ids. */
+  readonly #dictionaries = new Map<bigint, ColumnData[]>();
+  #rows = 0;
+
+  private constructor(columns: readonly ColumnFit[]) {
+    this.#columns = columns;
+    for (const { from, to } of columns)
+      if (from !== to && from.dictionary) this.#dictionaries.set(from.dictionary.id, []);
+  }
+
+  /** undefined where all columns stay as they are. */
+  static of(schemaMessage: Uint8Array, table: Schema): FittingColumns | undefined {
+    const schema = readMessage(asBuffer(schemaMessage).subarray(prefixBytes)).header;
+    const columns = readSchemaTable(schema).fields.map((from): ColumnFit => {
+      const to = table.fields.find(({ name }) => name === from.name);
+      return to === undefined || typeName(to) === typeName(from) || !mayBecome(from, to)
+        ? { from, to: from }
+        : { from, to };
+    });
+    return columns.some(({ from, to }) => from !== to) ? new FittingColumns(columns) : undefined;
+  }
+
+  /** undefined for the dictionary of a column that becomes one without. */
+  fit(message: RowMessage): RowMessage | undefined {
+    switch (message.kind) {
+      case 'schema':
+        return { ...message, bytes: this.#schema(message.bytes) };
+      case 'dictionary batch':
+        return this.#keep(message.bytes) ? undefined : message;
+      case 'record batch': {
+        const bytes = this.#batch(asBuffer(message.bytes));
+        this.#rows += message.rows;
+        return { ...message, bytes };
+      }
+    }
+  }
+
+  #schema(bytes: Uint8Array): Uint8Array {
+    const { fields, metadata } = RecordBatchReader.from(streamOf([bytes])).open().schema;
+    const become = this.#columns.flatMap(({ from, to }, i) =>
+      from === to ? fields.slice(i, i + 1) : RecordBatchReader.from(streamOf([schemaBytes([to])])).open().schema.fields,
+    );
+    return messagesIn(tableToIPC(new Table(new ArrowSchema(become, metadata)), 'stream'))[0]!.bytes;
+  }
+
+  #keep(bytes: Uint8Array): boolean {
+    const message = asBuffer(Uint8Array.from(bytes));
+    const { id, values } = openDictionary(message, blockOf(message));
+    const known = this.#dictionaries.get(id);
+    const column = this.#columns.find(({ from }) => from.dictionary?.id === id);
+    if (known === undefined || column === undefined) return false;
+    known.splice(0, known.length, ...readBatch(values, [{ ...column.from, dictionary: undefined, nullable: true }]));
+    return true;
+  }
+
+  #batch(message: Buffer): Uint8Array {
+    const batch = openBatch(message, blockOf(message));
+    // Whether NULL may stand where it does is the service's matter.
+    const fields = this.#columns.map(({ from }) => ({ ...from, nullable: true }));
+    const read = readBatch(batch, fields);
+    const plan = new BatchPlan();
+    for (const [i, data] of read.entries()) {
+      const { from, to } = this.#columns[i]!;
+      const fitted = from === to ? data : this.#converted(from, data, to, batch.rows);
+      plan.addColumn(to, [{ data: fitted, runs: allRows(batch.rows) }]);
+    }
+    const { head, bodyLength, fill } = plan.message(batch.rows);
+    const bytes = Buffer.alloc(head.length + bodyLength);
+    bytes.set(head);
+    fill(bytes.subarray(head.length));
+    return bytes;
+  }
+
+  #converted(from: Field, data: ColumnData, to: Field, rows: number): ColumnData {
+    const valuesOf = ({ dictionary }: Field) => (dictionary && this.#dictionaries.get(dictionary.id)) ?? [];
+    const cell = cellOf(from, data, { vectors: 'full', valuesOf });
+    const out = new TextOut(1 << 16);
+    for (let row = 0; row < rows; row++) {
+      out.ascii(row === 0 ? '[' : ',');
+      cell(out, row);
+    }
+    const values = rows === 0 ? [] : (parseExactly(`${out.take().toString()}]`) as readonly unknown[]);
+    const place = (row: number): string => `row ${this.#rows + row + 1}`;
+    return new ColumnMaker({ place, isText: false, takesAny: false }).column(to, values);
+  }
+}
+
+function blockOf(message: Buffer): Block {
+  const metaLength = prefixBytes + message.readUInt32LE(4);
+  return { offset: 0, metaLength, bodyLength: message.length - metaLength };
+}
+
+const isBinary = ({ type }: Field): boolean => /binary$/.test(type.kind);
+const isList = ({ type }: Field): boolean => type.kind === 'list' || type.kind === 'fixed_size_list';
+
+/** Whether the JSON of one is a value of the other, or might be. A text is one of its own, so no number or time becomes one. */
+function mayBecome(from: Field, to: Field): boolean {
+  if (to.dictionary !== undefined) return false;
+  if (['struct', 'map', 'large_list', 'interval', 'null'].includes(to.type.kind)) return false;
+  if (from.type.kind === 'null') return true;
+  if (isList(to)) return isList(from) && mayBecome(from.children[0]!, to.children[0]!);
+  if (isBinary(to)) return isBinary(from);
+  if (isText(to.type)) return isText(from.type);
+  return !isBinary(from) && !isList(from) && !['struct', 'map', 'large_list', 'interval'].includes(from.type.kind);
+}
