@@ -209,7 +209,7 @@ export interface TableCatalog {
   findTable(ref: TableRef): Promise<TableRecord | undefined>;
   /** Tables directly in a namespace. `NamespaceNotFound`. */
   listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
-  /** All tables of all namespaces below `path`, ordered by their full path. */
+  /** All tables of all namespaces below `path`, ordered by their full path. `NamespaceNotFound`. */
   listAllTables(path: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
 
   /**

@@ -104,7 +104,7 @@ describe('a database', () => {
       assert.equal((await service.post(path, {}, gone)).status, 404, path);
     }
     assert.equal((await service.post('/v1/table/t/create?mode=overwrite', rows(1), gone)).status, 404);
-    assert.equal((await service.get('/v1/table/', gone)).status, 404);
+    for (const path of ['/v1/table/', '/v1/table']) assert.equal((await service.get(path, gone)).status, 404, path);
     for (const name of ['none', '', '..', 'x'.repeat(300)]) assert.equal(await count(inDatabase(name)), 3, name);
     await succeed('/v1/namespace/gone/create', {});
     assert.deepEqual((await service.get('/v1/table/', gone)).body, { tables: [] });

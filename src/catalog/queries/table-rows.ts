@@ -64,6 +64,7 @@ export async function listAllTables(
   path: NamespacePath,
   page: TablePageRequest,
 ): Promise<readonly ListedTable[]> {
+  await requireNamespace(db, path);
   const { from, to } = boundsBelow(namespacePathOf(path));
   const rows = await tablePage(db, page)
     .$if(path.length > 0, (query) => query.where('path', '>', from).where('path', '<', to))
