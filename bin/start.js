@@ -4,7 +4,7 @@ const { availableParallelism } = require('node:os');
  * The collector on demand is the last resort of the limit on resident memory. Besides, the service has few arenas for the
  * allocator of glibc, which otherwise keeps freed memory for each of dozens of threads; a small space for the youngest objects
  * of JavaScript; and as many helpers for V8 as there are cores beside the event loop's, since four that mark the heap at once
- * keep the engine from both cores (docs/adr/0010, docs/adr/0016).
+ * keep the engine from both cores.
  */
 const helpers = Math.min(4, Math.max(1, availableParallelism() - 1));
 const flags = ['--expose-gc', '--max-semi-space-size=8', `--v8-pool-size=${helpers}`];

@@ -1,6 +1,6 @@
 /**
  * The composition root of a reader: a process of the service that runs what clients wrote in SQL, so that it can die, or be
- * killed, without a writer noticing (P12, docs/adr/0018). The service starts it with one end of a channel; when the channel
+ * killed, without a writer noticing (P12). The service starts it with one end of a channel; when the channel
  * ends, also because the service was killed, it kills itself.
  */
 import { readdirSync, writeFileSync, writeSync } from 'node:fs';

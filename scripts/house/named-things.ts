@@ -42,6 +42,7 @@ export function namedThings(house: House): readonly Violation[] {
   return [
     ...search(inComments, [absentPaths, absentDecisions, absentNames, absentBareNames, outsideDocuments]),
     ...search(inDocuments, [absentLinks, outsideDocuments]),
+    ...search(house.code.map(textOf).concat(inDocuments).filter(isOfSource), [citedDecisions]),
     ...search(
       inDocuments.filter((document) => !isDated(document)),
       [absentPaths, absentDecisions, absentNames],
@@ -93,6 +94,19 @@ function absentDecisions({ text }: Passage, { paths }: Known): readonly Found[] 
       .filter(([number]) => !numbers.has(number.padStart(4, '0')))
       .map(([number]) => ({ index, text: `ADR ${number} is not in docs/adr` })),
   );
+}
+
+const isOfSource = ({ path }: Passage): boolean => path.startsWith('src/');
+
+/** Messages to clients cite as comments do. */
+const textOf = ({ path, tree }: House['code'][number]): Passage => ({ path, line: 1, text: tree.text });
+
+/** Decisions are history: code states its rule, or names the page of the present design. */
+function citedDecisions({ text }: Passage): readonly Found[] {
+  return matches(text, /\bADRs?\b|\badr\/\d*/g).map(({ 0: citation, index }) => ({
+    index,
+    text: `"${citation}" is a decision, which no code cites: docs/design/ has the present design`,
+  }));
 }
 
 const word = String.raw`[A-Za-z_$][\w$]*`;

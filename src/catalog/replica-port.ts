@@ -1,4 +1,4 @@
-/** What several replicas share besides the catalog: which of them live, and which writes to a table (docs/adr/0038). */
+/** What several replicas share besides the catalog: which of them live, and which writes to a table (docs/design/ownership.md). */
 import type { TableRef } from '../kernel/ids.ts';
 import type { Catalog } from './port.ts';
 

@@ -3,7 +3,7 @@
  * filter may take more in its reader: what was reserved for its body here.
  *
  * The plan for the limit covers the worst case, so that the limit on resident memory only has to catch what no plan foresees;
- * docs/adr/0008 has the measurements.
+ * docs/design/admission-and-memory.md says more.
  */
 import { type Config, leastMemoryLimitBytes, leastReaderMemoryBytes, type SettingName } from './settings.ts';
 import { MiB } from './value-types.ts';

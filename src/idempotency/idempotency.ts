@@ -1,6 +1,6 @@
 /**
  * `Idempotency-Key` (P6): a request that changes something and is sent again under its key is not applied again, and gets the
- * first answer. The protocol, and why it is this one, is in docs/adr/0007-idempotency.md and 0045-keys-of-every-change.md. In short:
+ * first answer. The protocol, and why it is this one, is in docs/design/idempotency.md. In short:
  *
  * - A key belongs to its principal, and stands for one operation on one table with these parameters and this body.
  *   With anything else it is refused, until it expires.

@@ -147,5 +147,5 @@ const columnsOf = ([request]: readonly InsertRequest[]): readonly Projection[] =
 const tooLargeForTable = (): LancegateError =>
   new LancegateError(
     'BodyTooLarge',
-    'this table can only take an insert that fits one chunk: the engine alone commits to it (docs/adr/0023); send fewer rows at a time',
+    'this table can only take an insert that fits one chunk: the engine alone commits to it; send fewer rows at a time',
   );

@@ -3,7 +3,7 @@
  *
  * It counts what a body holds from its admission to its answer: its buffers, its reservation, and what the engine and the
  * reading of keys will take to decompress it. It does not count what the engine needs in addition to merge and write;
- * docs/adr/0008 has the factor.
+ * docs/design/admission-and-memory.md has the factor.
  */
 import { LancegateError } from '../kernel/errors.ts';
 import type { ResidentLimit } from './resident-limit.ts';

@@ -189,7 +189,7 @@ async function* once<Item>(item: Item): AsyncGenerator<Item> {
 
 /**
  * The engine gets nested keys as one SQL list, which for a million of them blocks the event loop for seconds and takes
- * gigabytes (docs/adr/0004).
+ * gigabytes.
  */
 const mostNestedRows = 250_000;
 

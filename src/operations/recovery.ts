@@ -34,7 +34,7 @@ function staysListed(error: unknown, log: Logger): void {
 /**
  * As `recoverTables`, of one table whose last owner may still run without knowing that it is replaced. Each of its branches gets a
  * version that changes nothing, a fence: a commit of the last owner follows a version from before this process claimed the table, so
- * from now on it fails, and what is there is all that there will be (docs/adr/0038-one-writer-per-table.md). Throws where a fence
+ * from now on it fails, and what is there is all that there will be (docs/design/ownership.md). Throws where a fence
  * may be possible later: without one, a write intent would be called not made whose commit is still on its way.
  */
 export async function takeOverBranches(

@@ -194,7 +194,7 @@ const quiet = { LANCEDB_LOG: 'error' };
  */
 const deepStacks = { RUST_MIN_STACK: String(64 * 2 ** 20) };
 /**
- * A reader has as few arenas as the service itself (docs/adr/0010), also if its operator chose otherwise, and what it frees of a column's
+ * A reader has as few arenas as the service itself, also if its operator chose otherwise, and what it frees of a column's
  * page goes back to the system, which would grow its resident memory by a third (docs/measurements/load.md).
  */
 const littleKept = {

@@ -3,7 +3,7 @@
  * drops, renames, and writes to every branch. In it `TableLocks` order the writers, as they do where there is one process alone.
  *
  * Ownership finds the writer and never makes a commit safe. A process that lost a name without noticing is stopped by commits at
- * exactly the predecessor, by `confirm`, and by the check in the transaction that records (docs/adr/0038-one-writer-per-table.md).
+ * exactly the predecessor, by `confirm`, and by the check in the transaction that records (docs/design/ownership.md).
  */
 import type { TableRef } from '../kernel/ids.ts';
 

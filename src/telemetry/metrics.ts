@@ -18,7 +18,7 @@ export type ConnectionEnd =
   | 'pipelined'
   | 'handshake';
 
-/** What the counts of a batch were taken from (docs/adr/0011); a search takes longest, the more rows the longer. */
+/** What the counts of a batch were taken from (docs/design/commit.md); a search takes longest, the more rows the longer. */
 export type CountsSource = 'key_index' | 'totals' | 'commit' | 'search';
 
 /** Why a reader process ended: the first three are normal. */

@@ -1,4 +1,4 @@
-/** What a merge waits for that is prepared while the one before it is under way on an object store (docs/adr/0040). */
+/** What a merge waits for that is prepared while the one before it is under way on an object store (docs/design/commit.md). */
 import assert from 'node:assert/strict';
 import { after, describe, type TestContext, test } from 'node:test';
 import { LancegateError } from '#src/kernel/errors.ts';

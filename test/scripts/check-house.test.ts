@@ -132,16 +132,29 @@ const code = 'export function commitBatch() {}\nexport class Branch {\n  #head =
 const names: Readonly<Record<string, Plant>> = {
   'a file, a folder or a decision that is not there': {
     files: {
-      'src/merge/commit.ts':
-        '/** See merge/commit.ts, `merge/`, commit.ts, ADR 2, ADR 3 and `src/merge/gone/`. */\n// gone.ts\n',
+      'src/merge/commit.ts': '/** See merge/commit.ts, `merge/`, commit.ts and `src/merge/gone/`. */\n// gone.ts\n',
+      'bench/commit.ts': '// ADR 2, ADR 3\n',
       'docs/adr/0002-two.md': '',
       'docs/two.md': 'See `src/merge/commit.ts` and\n`docs/gone.md`.\n```\nreader.ts\n```\n',
     },
     found: [
       'src/merge/commit.ts:1 src/merge/gone/ is not in the repository',
-      'src/merge/commit.ts:1 ADR 3 is not in docs/adr',
+      'bench/commit.ts:1 ADR 3 is not in docs/adr',
       'src/merge/commit.ts:2 gone.ts is not in the repository',
       'docs/two.md:2 docs/gone.md is not in the repository',
+    ],
+  },
+  'a decision that code cites, in a comment, in a message or in a README beside it': {
+    files: {
+      'src/one.ts': "// Why: ADR 1\nthrow new RangeError('see docs/adr/0001');\n",
+      'src/README.md': '[why](../docs/adr/0001-one.md)\n',
+      'test/one.ts': '// ADR 1\n',
+      'docs/adr/0001-one.md': '',
+    },
+    found: [
+      'src/one.ts:1 "ADR" is a decision, which no code cites: docs/design/ has the present design',
+      'src/one.ts:2 "adr/0001" is a decision, which no code cites: docs/design/ has the present design',
+      'src/README.md:1 "adr/0001" is a decision, which no code cites: docs/design/ has the present design',
     ],
   },
   'a name that the code does not have': {

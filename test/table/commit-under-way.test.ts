@@ -1,4 +1,4 @@
-/** A commit that follows one that is under way (docs/adr/0040). On an object store: test/cluster/overlapping-writes.test.ts. */
+/** A commit that follows one that is under way (docs/design/commit.md). On an object store: test/cluster/overlapping-writes.test.ts. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KeyedRequest } from '#src/catalog/port.ts';

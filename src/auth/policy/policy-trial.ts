@@ -1,7 +1,7 @@
 /**
  * A second Cedar instance reads policies first, on a thread that may die. Cedar's parser has a stack of fixed size; a file
  * that is nested too deeply overflows it, and that instance then answers no question: the service could decide no request
- * until a restart (docs/adr/0020). The thread also checks the policies, which takes too long for the service's own thread.
+ * until a restart. The thread also checks the policies, which takes too long for the service's own thread.
  */
 import { Worker } from 'node:worker_threads';
 import { AccessSetupError } from '../challenge.ts';

@@ -1,6 +1,6 @@
 /**
  * All connections of the service, from the moment they are accepted: how many there may be, which addresses have them, and how
- * long one may stay open without use (P7, P10, P12; docs/adr/0019).
+ * long one may stay open without use (P7, P10, P12).
  *
  * One address has a share of them; further ones are closed at once. A trusted proxy serves many clients, so its connections are
  * not limited, but the requests under way that it reports for one address are. When all connections are taken, the one that

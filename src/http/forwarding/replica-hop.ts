@@ -1,13 +1,13 @@
 /**
  * The hop between replicas: a request that only the owner of its table can answer goes on to that replica, and the answer
- * comes back (docs/adr/0039). There is one hop: a replica that gets such a request and does not own the table refuses it (421).
+ * comes back (docs/design/ownership.md). There is one hop: a replica that gets such a request and does not own the table refuses it (421).
  *
  * The body flows from the client to the owner, and neither of the two replicas waits for the whole. It begins to flow when the
  * owner has admitted the request (`100 Continue`). Until then nothing was written, so the request can be sent again, to another
  * owner too. Once the whole body has left, only the owner knows what was written.
  *
  * Packets may get lost without a word. So the owner says each second that it has the request (`say-processing.ts`), however long that
- * takes, and this replica gives up one that it does not hear (docs/adr/0047).
+ * takes, and this replica gives up one that it does not hear.
  */
 import { once } from 'node:events';
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';

@@ -247,7 +247,7 @@ export const corrected = (known: number, guessMs: number, measuredMs: number): n
 
 const liveRows = ({ rows, deletedRows }: FragmentFacts): number => rows - deletedRows;
 
-/** Guesses of the engine's compaction, its commit, and a BTREE index; two cores, local ext4 (docs/adr/0006). */
+/** Guesses of the engine's compaction, its commit, and a BTREE index; two cores, local ext4. */
 const msToBegin = 20;
 const msPerRow = 0.0001;
 const msPerMb = 2.5;

@@ -1,7 +1,7 @@
 /**
  * What the small fragments of a branch have cost its merges since maintenance last removed some: maintenance debt, in
  * milliseconds. It is estimated from the number of fragments, because the times of merges vary by more than a fragment adds
- * (docs/adr/0006). Pure functions; a commit during a job counts for the next one.
+ * (docs/design/maintenance.md). Pure functions; a commit during a job counts for the next one.
  */
 import type { Commit } from '../../write/commit-observer.ts';
 

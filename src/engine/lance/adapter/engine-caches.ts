@@ -1,7 +1,7 @@
 /**
  * What the engine keeps in memory, for all datasets together. A session of the engine has a fixed size. A large one fills up,
- * because the old pages of an index that was built anew stay until others evict them (docs/adr/0010). With a small one, every
- * merge of a large batch reads most of the index again (docs/adr/0012). So there is as much room as the indexes need.
+ * because the old pages of an index that was built anew stay until others evict them. With a small one, every
+ * merge of a large batch reads most of the index again. So there is as much room as the indexes need.
  *
  * More room takes a new session, which reads its content again. Each is at least twice as large as the one before it, up to the
  * limit, so the old ones that idle datasets still hold are together no larger than that.

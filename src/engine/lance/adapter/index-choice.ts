@@ -3,7 +3,7 @@
  * the engine takes the index wherever there is one. But with it, it reads all columns of the rows it finds and of every row
  * that no index covers, and throws away what is not a key; without it, it reads the keys of all rows and nothing else. So
  * for rows with vectors the index is the slower way for large batches, and for small ones as soon as some thousands of rows
- * are not in it (docs/adr/0013).
+ * are not in it.
  *
  * An estimate from sizes in the manifest: an error costs time, and little where both ways take nearly the same.
  */
@@ -29,7 +29,7 @@ interface Sizes {
   readonly uncoveredFragments: number;
 }
 
-/** In nanoseconds of processor time (docs/adr/0013). */
+/** In nanoseconds of processor time, measured. */
 const cost = {
   /** Opening one more fragment with all its columns. */
   uncoveredFragment: 150_000,

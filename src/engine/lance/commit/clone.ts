@@ -1,7 +1,7 @@
 /**
  * A clone of one version: a dataset of its own whose files are hard links to those of the source. Lance never changes a file, so both
  * share the space, and whatever is pruned or dropped of the one leaves the other whole. The engine's shallow clone names the files
- * of the source where they are, and loses its rows with them; it has no other kind (docs/adr/0029).
+ * of the source where they are, and loses its rows with them; it has no other kind.
  */
 import { constants } from 'node:fs';
 import { copyFile, link, mkdir, rm, writeFile } from 'node:fs/promises';

@@ -1,6 +1,6 @@
 /**
  * Writes the small files of a commit, many of them on a thread of its own: a commit of a busy table has 20 to 40, which take a file
- * system long enough to hold up the event loop (P10; docs/adr/0016).
+ * system long enough to hold up the event loop (P10).
  *
  * It syncs nothing. If the thread ends, the writes under way fail, and the next one starts another thread.
  */

@@ -1,7 +1,7 @@
 /**
  * The commit that replaces rows by their addresses: the engine writes the new rows, and this adds the deletion vectors, the
  * transaction and the manifest that an update has. The engine's own merge would first have to find the rows, which takes it
- * several times as long (docs/adr/0015).
+ * several times as long (docs/design/key-index.md).
  *
  * The commit gives the manifest its name by a call that fails if the version is there already (`branch-commits.ts`): so
  * either no program has committed since the version that the addresses are of, or nothing happens. It never guesses: it

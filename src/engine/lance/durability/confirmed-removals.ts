@@ -2,7 +2,7 @@ import { LancegateError } from '../../../kernel/errors.ts';
 
 /** After so many a process asks again whether the table is still its own. */
 export const removalsAtOnce = 32;
-/** Less than what is left of a lease that was renewed in time (docs/adr/0038). */
+/** Less than what is left of a lease that was renewed in time (docs/design/ownership.md). */
 const confirmedForMs = 2_000;
 
 /**

@@ -4,7 +4,7 @@
  *
  * **A number that was taken stays taken** for as long as a write may be on its way that another process has begun before: after that it
  * would make a version in the past, and call it committed. The store refuses requests that arrive late, so a manifest is old enough by
- * the clock of the store (`numberTakenMs`) when none can be on its way (docs/adr/0037, docs/adr/0048).
+ * the clock of the store (`numberTakenMs`) when none can be on its way (docs/design/storage-and-durability.md).
  */
 import { versionOfManifestKey } from '../../../lance-format/manifest/manifest-files.ts';
 import { areKnownToEngine, parseManifest, showFlags } from '../../../lance-format/manifest/parse-manifest.ts';

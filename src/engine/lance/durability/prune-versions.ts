@@ -1,6 +1,6 @@
 /**
  * Removes old versions of a branch without writing a byte: for a disk that is full of them. The engine's own call compacts
- * before it removes anything, and fails without space for that (docs/adr/0022).
+ * before it removes anything, and fails without space for that.
  *
  * It removes the files that a removed version names and no other manifest does, of any branch or detached. A file that no
  * manifest names stays for a week, because it may belong to a commit under way.

@@ -20,7 +20,7 @@ interface EngineDataset extends Pick<Snapshot, 'version' | 'columns' | 'select'>
 }
 
 /**
- * In place of a shadow where there can be none (docs/adr/0023): every step is a commit of the engine's own. A commit of another
+ * In place of a shadow where there can be none (docs/design/shadows-and-workers.md): every step is a commit of the engine's own. A commit of another
  * program between two steps stays unnoticed: the engine rebases on it.
  */
 export class EngineCommits implements Shadow {
