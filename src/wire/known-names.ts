@@ -78,7 +78,7 @@ function nearestTo(name: string, known: Named, at: string, { parameters, fields,
 
 /** Words of other programs for the same thing. A short one would be near to everything. */
 const synonyms = [
-  ['filter', 'where', 'condition', 'predicate'],
+  ['filter', 'where', 'condition', 'predicate', 'only_if', 'when_matched_update_all_filt'],
   ['k', 'limit', 'top_k'],
   ['columns', 'select', 'projection'],
   ['order_by', 'sort'],
