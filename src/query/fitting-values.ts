@@ -1,7 +1,7 @@
 /**
  * What the engine would store otherwise than a change says, and without an error. It converts new values to the types of their
  * columns and refuses what does not convert; but it makes infinity of a number that a shorter float cannot hold, a time of day of any
- * number, NULL of a field that the new value of a struct lacks, and drops a field that the column lacks.
+ * number, a number at the other end of a sum that is too large, NULL of a field that the new value of a struct lacks, and drops a field that the column lacks.
  */
 import { openBatch } from '../arrow/column/batch-buffers.ts';
 import { type ColumnData, readBatch } from '../arrow/column/column-data.ts';
@@ -46,6 +46,21 @@ async function requireFittingUpdate(rows: ReadableRows, { set, where }: UpdateSt
   const given = await withTypes(rows, values, where);
   for (const { given: from, target } of given) requireSameFields(from, target, [target.name]);
   await requireInRange(rows, given, where);
+  for (const { column, overflow } of set) {
+    if (overflow !== undefined && (await isTrueOfRow(rows, overflow, where))) throw outOfRangeOf(column);
+  }
+}
+
+/** False where the engine refuses to tell. */
+async function isTrueOfRow(rows: ReadableRows, condition: CheckedSql, where: CheckedSql | undefined): Promise<boolean> {
+  const filter = where === undefined ? condition : ownSql(`${where} AND ${condition}`);
+  const found = await unlessRefused(async () => {
+    for await (const file of rows.query(queryOf([], filter, 1))) {
+      if (readFooter(file).batches.some((block) => openBatch(file, block).rows > 0)) return true;
+    }
+    return undefined;
+  });
+  return found === true;
 }
 
 async function requireFittingCasts(rows: ReadableRows, alterations: readonly ColumnChange[]): Promise<void> {
@@ -141,8 +156,11 @@ async function requireInRange(
     (await unlessRefused(() => outOfRange(rows, constant, queryOf(constant, where, 1)))) ??
     (await unlessRefused(() => outOfRange(rows, others, queryOf(others, where))));
   if (wrong === undefined) return;
-  throw invalidInput(`column ${wrong.target.name}: a number is out of the range of the type that it is converted to`);
+  throw outOfRangeOf(wrong.target.name);
 }
+
+const outOfRangeOf = (column: string): LancegateError =>
+  invalidInput(`column ${column}: a number is out of the range of the type that it is converted to`);
 
 const isOfAllRows = ({ isConstant }: Value): boolean => isConstant;
 

@@ -8,12 +8,14 @@ import {
   Float16,
   Float32,
   Float64,
+  Int8,
   Int64,
   List,
   Struct,
   Time,
   TimeUnit,
   Uint8,
+  Uint64,
   Utf8,
   vectorFromArray,
 } from 'apache-arrow';
@@ -153,4 +155,37 @@ describe('a value that does not fit its column is refused, and never NULL in its
     );
     assert.equal(half, null, 'infinity has no JSON');
   });
+});
+
+test('a sum of integers beyond their type is refused, and does not begin again at its other end', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  const integers = {
+    id: [1, 2],
+    small: vectorFromArray([127, null], new Int8()),
+    most: vectorFromArray([2n ** 63n - 1n, 5n], new Int64()),
+    least: vectorFromArray([0n, 7n], new Uint64()),
+  };
+  succeeded(await service.post('/v1/table/t/create', stream(integers)));
+  const update = (column: string, expression: string, predicate = 'true') =>
+    service.post('/v1/table/t/update', { predicate, updates: [[column, expression]] });
+  const beyond = [
+    ['small', 'small + 1'],
+    ['small', '2 * small'],
+    ['small', '-(small) - 2'],
+    ['most', '1 + most'],
+    ['most', '`most` * 2'],
+    ['most', '1 + small'],
+    ['least', 'least - 1'],
+  ] as const;
+  const before = await storedRows(service, 't');
+  for (const [column, expression] of beyond) {
+    refused(await update(column, expression), 400, 13, new RegExp(`column ${column}: a number is out of the range`));
+  }
+  assert.deepEqual(await storedRows(service, 't'), before);
+  for (const [column, expression] of beyond) succeeded(await update(column, expression, 'id = 2'));
+  succeeded(await update('small', '(small + 1) - 1', 'id = 1'));
+  succeeded(await update('most', 'small - 100', 'id = 1'));
+  const [first, second] = await storedRows(service, 't');
+  assert.deepEqual([first?.small, first?.most], [127, 27]);
+  assert.deepEqual([second?.small, second?.least], [null, 6]);
 });
