@@ -1,6 +1,6 @@
 /** Time, injected so that tests own it. */
 export interface Clock {
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970 (UTC). */
   nowMs(): number;
   /** Calls `run` once after `afterMs`; the returned function cancels it. Never keeps the process alive. */
   schedule(afterMs: number, run: () => void): () => void;

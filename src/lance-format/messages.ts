@@ -122,7 +122,7 @@ export const index = messageTable({
   coverage: bytes(5),
   /** What it was built with. */
   details: bytes(6),
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since 1970 (UTC). */
   createdAt: uint(8),
   baseId: uint(9),
   files: repeated(bytes(10)),

@@ -185,7 +185,7 @@ export class BodyAccount {
   /** The reservation ends; what is in use stays counted until it is given back. */
   release(): void {
     this.#reservedBytes = 0;
-    this.#settle();
+    this.#giveBackRest();
   }
 
   /** Refuses a body of `bytes` that would find no room now. Takes nothing. */
@@ -214,7 +214,7 @@ export class BodyAccount {
 
   discharge(bytes: number): void {
     this.#usedBytes -= bytes;
-    this.#settle();
+    this.#giveBackRest();
   }
 
   #hold(bytes: number): void {
@@ -224,7 +224,7 @@ export class BodyAccount {
     this.#heldBytes = bytes;
   }
 
-  #settle(): void {
+  #giveBackRest(): void {
     const bytes = Math.max(this.#reservedBytes, this.#usedBytes);
     this.#quota.giveBack(this.#heldBytes - bytes, this.#holders);
     this.#heldBytes = bytes;

@@ -94,7 +94,7 @@ export async function startOperations(given: StartDeps) {
   const deps = { ...given, locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs };
   const close = async (): Promise<void> => {
     await indexJobs.close();
-    await writer.settled();
+    await writer.whenIdle();
     await Promise.all([spaceWatch.close(), maintenance.close()]);
     await recoveryMarks.closeAll().catch((error: unknown) => {
       logger.warn({ error }, 'branches could not be marked as closed; the next start checks them');

@@ -46,12 +46,12 @@ export class Handovers {
   async handOver(names: readonly HeldName[], how: HandOver, work: OwnedWork, successor?: string): Promise<void> {
     const closing = names
       .filter((held) => held.status === 'held' && isFree(held, how, work))
-      .map((held) => ({ held, settle: beginClosing(held) }));
+      .map((held) => ({ held, end: beginClosing(held) }));
     if (closing.length === 0) return;
     if (how !== 'in any case') await this.#untilClosed();
     for (let from = 0; from < closing.length; from += handOversAtOnce) {
       const some = closing.slice(from, from + handOversAtOnce);
-      await Promise.all(some.map(({ held, settle }) => this.#endAndRelease(held, how, work, successor).then(settle)));
+      await Promise.all(some.map(({ held, end }) => this.#endAndRelease(held, how, work, successor).then(end)));
     }
   }
 

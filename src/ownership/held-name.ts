@@ -6,7 +6,7 @@ export interface HeldName {
   /** `closing`: requests that were told that this replica is the owner may still lock the table, and no further request is told so. */
   status: 'claiming' | 'held' | 'closing' | 'leaving';
   /** Until it is held, or has been handed over. Never rejects. */
-  settled: Promise<void>;
+  steady: Promise<void>;
   /** When it was claimed, or last could not be handed over for what was under way. */
   sinceMs: number;
   /** How many works need it that acquired it. It is not handed over meanwhile. */
@@ -25,6 +25,6 @@ export function keepForWork(held: HeldName): () => void {
 export function beginClosing(held: HeldName): () => void {
   const { promise, resolve } = Promise.withResolvers<void>();
   held.status = 'closing';
-  held.settled = promise;
+  held.steady = promise;
   return resolve;
 }

@@ -185,18 +185,18 @@ export class ReplicaOwners implements TableOwners {
 
   /** What needs no look into the catalog. */
   async #known(table: TableRef, isRepeated: boolean): Promise<Owner | undefined> {
-    const held = await this.#settled(table);
+    const held = await this.#steady(table);
     if (held !== undefined) return this.#lease.isValid ? self : undefined;
     const believed = isRepeated ? undefined : this.#believed.get(keyOf(table));
     return believed && asReplica(believed);
   }
 
   /** What this replica holds of the name, once it is neither being claimed nor handed over. */
-  async #settled(table: TableRef): Promise<HeldName | undefined> {
+  async #steady(table: TableRef): Promise<HeldName | undefined> {
     for (;;) {
       const held = this.#held.get(keyOf(table));
       if (held === undefined || held.status === 'held') return held;
-      await held.settled;
+      await held.steady;
     }
   }
 
@@ -207,7 +207,7 @@ export class ReplicaOwners implements TableOwners {
 
   async #hold(table: TableRef): Promise<void> {
     await this.#lease.ensure();
-    if ((await this.#settled(table)) !== undefined) return;
+    if ((await this.#steady(table)) !== undefined) return;
     const owner = await this.#claim(table);
     if (owner.kind !== 'self') throw writerMoved(table);
   }
@@ -225,12 +225,12 @@ export class ReplicaOwners implements TableOwners {
   async #claim(table: TableRef): Promise<Owner> {
     await this.#lease.ensure();
     const key = keyOf(table);
-    if ((await this.#settled(table)) !== undefined) return self;
+    if ((await this.#steady(table)) !== undefined) return self;
     const successor = this.#successorOf(table);
     if (successor !== undefined) return asReplica(successor);
     if (this.#held.has(key)) return this.#claim(table); // another request was first
-    const { promise: settled, resolve } = Promise.withResolvers<void>();
-    const held: HeldName = { table, status: 'claiming', settled, sinceMs: this.#deps.monotonicMs(), works: 0 };
+    const { promise: steady, resolve } = Promise.withResolvers<void>();
+    const held: HeldName = { table, status: 'claiming', steady, sinceMs: this.#deps.monotonicMs(), works: 0 };
     this.#held.set(key, held);
     try {
       const other = await this.#claimInCatalog(table);

@@ -58,8 +58,8 @@ export class TableWriter {
   }
 
   /** Resolves when no commit is under way. */
-  async settled(): Promise<void> {
-    await Promise.all([...this.#writers.values()].map((writer) => writer.settled()));
+  async whenIdle(): Promise<void> {
+    await Promise.all([...this.#writers.values()].map((writer) => writer.whenIdle()));
   }
 
   #writerOf(request: WriteRequest): BranchQueue {
@@ -121,7 +121,7 @@ class BranchQueue {
   }
 
   /** Resolves when no commit is under way; from now on there is no wait after a commit. */
-  async settled(): Promise<void> {
+  async whenIdle(): Promise<void> {
     this.#delay.stop();
     await this.#pumping;
   }

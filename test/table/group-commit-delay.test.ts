@@ -53,9 +53,9 @@ async function waitFor(missing: number, commitMs: number, loopUse = 0.5) {
 test('a writer that is to end waits for no client to come back, then or later', async (t) => {
   const stage = await Stage.open(t, full([1, 'old']), { clock: new SteppedClock() });
   await stage.merge(await stage.request(full([2, 'a'])));
-  await stage.writer.settled();
+  await stage.writer.whenIdle();
   await stage.merge(await stage.request(full([3, 'b'])));
-  await stage.writer.settled();
+  await stage.writer.whenIdle();
 });
 
 describe('after a commit, its clients are waited for (P10)', () => {

@@ -100,9 +100,9 @@ export class PolicyFile {
 
   async #look(): Promise<void> {
     const found = await this.#read();
-    const isSettled = found.digest === this.#lastSeen;
+    const isUnchanged = found.digest === this.#lastSeen;
     this.#lastSeen = found.digest;
-    if (isSettled && found.digest !== this.#judged) await this.#judge(found);
+    if (isUnchanged && found.digest !== this.#judged) await this.#judge(found);
   }
 
   async #read(): Promise<PolicyFileContent> {

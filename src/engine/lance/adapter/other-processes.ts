@@ -36,7 +36,7 @@ export class OtherProcesses {
     return readerChanges && ((name, trial) => readerChanges.fault({ ...trial, ...shadowOf(location, branch, name) }));
   }
 
-  /** Of the shadows and clones in the staging folder of a branch, by their names. */
+  /** Of the shadows in the staging folder of a branch, by their names. */
   ofShadows(
     location: Location,
     branch: BranchName | undefined,

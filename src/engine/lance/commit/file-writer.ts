@@ -23,7 +23,7 @@ export interface WriteOutcome {
 /** undefined: whatever is best for other work of the event loop. */
 export type Pace = 'in haste' | undefined;
 
-type Settle = (failure: Error | undefined) => void;
+type Finish = (failure: Error | undefined) => void;
 
 /** So few take less time than the trip to the thread and back. */
 const fewFiles = 8;
@@ -31,7 +31,7 @@ const fewFiles = 8;
 const fewBytes = 2 ** 16;
 
 export class FileWriter {
-  readonly #waiting = new Map<number, Settle>();
+  readonly #waiting = new Map<number, Finish>();
   #worker: Worker | undefined;
   #lastId = 0;
 
@@ -69,14 +69,14 @@ export class FileWriter {
   #thread(): Worker {
     if (this.#worker !== undefined) return this.#worker;
     const worker = new Worker(new URL('./file-writer-thread.ts', import.meta.url), { execArgv: [] });
-    worker.on('message', (outcome: WriteOutcome) => this.#settle(worker, outcome));
+    worker.on('message', (outcome: WriteOutcome) => this.#finish(worker, outcome));
     worker.on('error', (cause) => this.#ended(worker, cause));
     worker.on('exit', () => this.#ended(worker, undefined));
     this.#worker = worker;
     return worker;
   }
 
-  #settle(worker: Worker, { id, failure }: WriteOutcome): void {
+  #finish(worker: Worker, { id, failure }: WriteOutcome): void {
     this.#waiting.get(id)?.(failure && Object.assign(new Error(failure.message), { code: failure.code }));
     this.#waiting.delete(id);
     // A process that has nothing else to do may end.
@@ -86,7 +86,7 @@ export class FileWriter {
   #ended(worker: Worker, cause: unknown): void {
     if (this.#worker !== worker) return;
     this.#worker = undefined;
-    for (const settle of this.#waiting.values()) settle(new Error('the thread that writes files ended', { cause }));
+    for (const finish of this.#waiting.values()) finish(new Error('the thread that writes files ended', { cause }));
     this.#waiting.clear();
   }
 }

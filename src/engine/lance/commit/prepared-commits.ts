@@ -1,5 +1,5 @@
 /**
- * Compactions and index builds that the engine computes in a clone of one version, concurrently with writers, however long that
+ * Compactions and index builds that the engine computes in a shadow of one version, concurrently with writers, however long that
  * takes. Their commits take milliseconds, and may follow commits that were made meanwhile. If one fails, or is never made, nothing
  * is changed.
  */
@@ -50,8 +50,8 @@ export interface PreparationParts {
   readonly staging: Staging;
   readonly commits: BranchCommits;
   readonly fresh: Fresh;
-  /** Builds an index of a clone, by its name in the staging folder, in a process of its own. */
-  readonly buildInProcess?: ((clone: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
+  /** Builds an index of a shadow, by its name in the staging folder, in a process of its own. */
+  readonly buildInProcess?: ((shadow: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
 }
 
 /** The dataset that asks for a commit. */
@@ -106,8 +106,8 @@ export async function prepareIndex(
   const original = readManifest(versions, builtFrom)?.bytes;
   if (original === undefined) return undefined;
   const only = new Set(parseManifest(original).fragments.map(({ id }) => id));
-  const clone = shadowManifest(original, { folder: commits.uri, version: 1, only });
-  const staged = await staging.change(clone, (open, name) =>
+  const shadow = shadowManifest(original, { folder: commits.uri, version: 1, only });
+  const staged = await staging.change(shadow, (open, name) =>
     scope === undefined || buildInProcess === undefined
       ? usingTable(open, (table) => buildNativeIndex(table, spec))
       : buildInProcess(name, spec, scope),
@@ -202,7 +202,7 @@ export async function prepareCompaction(
   const { folder, staging, commits } = parts;
   const current = readManifest(join(folder, '_versions'), version);
   if (current === undefined) return undefined;
-  const clone = shadowManifest(current.bytes, {
+  const shadow = shadowManifest(current.bytes, {
     folder: commits.uri,
     version: 1,
     only: new Set(ids),
@@ -213,7 +213,7 @@ export async function prepareCompaction(
     await table.optimize(0, false);
     isReadable = await hasReadableDictionaries(table);
   };
-  const staged = await staging.change(clone, (open) => usingTable(open, compact));
+  const staged = await staging.change(shadow, (open) => usingTable(open, compact));
   const groups = staged.transactions.flatMap((each) => rewriteGroupsOf(each) ?? []);
   if (groups.length > 0 && isReadable) {
     const manifest = withOwnColumns(staged.manifest, current.bytes);

@@ -35,10 +35,10 @@ export interface StagedRows extends Pick<DatasetInStaging, 'discard'> {
   readonly moveTo: MoveTo;
 }
 
-/** What the engine made of a clone; its files lie in `folder`. */
+/** What the engine made of a shadow; its files lie in `folder`. */
 export interface StagedChange extends Pick<DatasetInStaging, 'discard' | 'folder'> {
   readonly manifest: Buffer;
-  /** The transactions of the engine's commits to the clone. */
+  /** The transactions of the engine's commits to the shadow. */
   readonly transactions: readonly Uint8Array[];
 }
 
@@ -48,7 +48,7 @@ export class Staging {
 
   /**
    * `folder`: of the dataset, or of the branch in it. `memory`: of all datasets together. `storageOptions`: how the engine reaches
-   * the files that a clone names.
+   * the files that a shadow names.
    */
   constructor(folder: string, memory?: StagingFolder, storageOptions: Properties = {}) {
     this.#onDisk = new StagingFolder(stagingFolder(folder), 'by renaming', storageOptions);
@@ -66,18 +66,18 @@ export class Staging {
     return this.#onDisk.use(randomUUID(), async (dataset) => dataset);
   }
 
-  /** Has the engine change a clone (`shadow-manifest.ts`), here or, by its name in the staging folder, in another process. */
+  /** Has the engine change a shadow (`shadow-manifest.ts`), here or, by its name in the staging folder, in another process. */
   change(
-    clone: Buffer,
+    shadow: Buffer,
     run: (open: () => Promise<NativeTable>, name: string) => Promise<unknown>,
   ): Promise<StagedChange> {
     return this.#onDisk.use(randomUUID(), async ({ connection, name, folder, discard }) => {
       const versions = join(folder, '_versions');
       mkdirSync(versions, { recursive: true });
-      writeFileSync(join(versions, manifestNames(1)[0]), clone);
+      writeFileSync(join(versions, manifestNames(1)[0]), shadow);
       await run(() => connection.openTable(name, []), name);
       const newest = listVersions(versions).at(-1) ?? 1;
-      const manifest = readManifest(versions, newest)?.bytes ?? clone;
+      const manifest = readManifest(versions, newest)?.bytes ?? shadow;
       const transactions = newest === 1 ? [] : transactionsBetween(versions, 1, newest);
       return { manifest, folder, discard, transactions: transactions.filter((each) => each !== undefined) };
     });
@@ -120,7 +120,7 @@ export interface DatasetInStaging {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;
-  /** The paths of the data files that lie in the folder itself: a clone has files elsewhere, too. */
+  /** The paths of the data files that lie in the folder itself: a shadow has files elsewhere, too. */
   filesOf(manifest: Manifest): readonly string[];
   /** The result moves all or none of `filesOf`. */
   moverOf(manifest: Manifest): MoveTo;

@@ -84,7 +84,7 @@ export interface NativeTable {
   checkoutLatest(): Promise<void>;
   /** Commits a version with all that the one checked out has. */
   restore(): Promise<void>;
-  listVersions(): Promise<{ version: number /** Microseconds since the epoch. */; timestamp: number }[]>;
+  listVersions(): Promise<{ version: number /** Microseconds since 1970 (UTC). */; timestamp: number }[]>;
   branches(): Promise<NativeBranches>;
   mergeInsert(on: readonly string[]): NativeMergeBuilder;
 }
