@@ -233,6 +233,14 @@ describe('a version that a program of Lance proposes', () => {
       return edit(fragment, each, { files: [...files, ...files] });
     });
     refused(await create(edited(proposed, { fragments: twice })), 400, 13, /two files of fragment 0 hold column 0/);
+    const [first = Buffer.of(), added = Buffer.of()] = fragments(proposed);
+    const identified = edit(fragment, added, { rowIds: Buffer.of(10, 6, 10, 4, 8, 1, 16, 2) });
+    refused(
+      await create(edited(proposed, { fragments: [first, identified] })),
+      400,
+      13,
+      /fragment 0 has no identifiers/,
+    );
   });
 
   test('names no rows but those of its branch (P9)', async () => {

@@ -17,6 +17,7 @@ export function changedParts(proposed: Buffer, head: Buffer): ChangedParts {
   requireKnownFormat(known, knownBefore);
   requireWriter(known);
   requireNames(known.fields ?? []);
+  requireRowIds(known.fragments ?? []);
   const areColumnsSame = formOf(known) === formOf(knownBefore);
   const fragments = areColumnsSame ? others(known.fragments, knownBefore.fragments) : (known.fragments ?? []);
   const indexes = others(indexesIn(now.indexes), areColumnsSame ? indexesIn(before.indexes) : []);
@@ -68,6 +69,14 @@ function requireNames(fields: readonly Uint8Array[]): void {
     if (logicalType !== 'struct') lists.add(BigInt(id));
     if (name === '' && !lists.has(parentId)) throw new MalformedFile('a column without a name');
   }
+}
+
+/** Where rows have identifiers besides their addresses, all have. */
+function requireRowIds(fragments: readonly Uint8Array[]): void {
+  const known = fragments.map((each) => decode(fragment, each, ['id', 'rowIds', 'externalRowIds']));
+  const without = known.filter(({ rowIds, externalRowIds }) => (rowIds ?? externalRowIds) === undefined);
+  if (without.length === 0 || without.length === known.length) return;
+  throw new MalformedFile(`fragment ${without[0]?.id ?? 0} has no identifiers of rows, and others have`);
 }
 
 /** What a file holds of dropped columns, and of those that a later file holds, is marked or stays; no two hold one column. */
