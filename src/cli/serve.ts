@@ -11,6 +11,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
 import { type CliContext, CliError, type Command, versionOf, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
+import { refusalOfPort } from './doctor/listening.ts';
 
 /** A service that listens. */
 export interface Service {
@@ -106,8 +107,22 @@ async function start(
     return await startService(reading.values, parts);
   } catch (error) {
     logger.debug({ error }, 'the start failed'); // the terminal gets the message without the stack
-    throw error;
+    throw inWords(error, reading.values);
   }
+}
+
+/** What the system refuses at the start, and what to do; all else has a sentence of its own. */
+function inWords(error: unknown, config: Config): unknown {
+  const fault = error as NodeJS.ErrnoException;
+  const { syscall, code, path } = fault;
+  if (syscall === 'listen') {
+    const { said, next } = refusalOfPort(fault, config);
+    return new CliError(`port ${said}: ${next}`, { cause: error });
+  }
+  if (syscall !== 'mkdir') return error;
+  const flag = path?.startsWith(config.dataFolder) ? '--data' : '--storage-root';
+  const next = `let this user write where it would be, or name another folder by ${flag}`;
+  return new CliError(`the folder ${path} cannot be made (${code}): ${next}`, { cause: error });
 }
 
 function loggerFor(

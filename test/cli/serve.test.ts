@@ -133,6 +133,25 @@ test('a service that cannot start says why, without a stack, and the exit code i
   assert.equal(stderr, 'lancegate: the data folder is held by process 7\n');
 });
 
+test('a port that is taken, and a folder that cannot be made, are named with what to do', async () => {
+  const refusal = async (fault: object): Promise<string> => {
+    const startService: StartService = () => Promise.reject(Object.assign(new Error('as the system says it'), fault));
+    return (await runInProcess(['serve', '--port', '80', '--data', '/d'], { startService })).stderr;
+  };
+  assert.equal(
+    await refusal({ syscall: 'listen', code: 'EADDRINUSE' }),
+    'lancegate: port 80 of 127.0.0.1 is taken by another program: stop that program, or name another port by --port\n',
+  );
+  assert.match(
+    await refusal({ syscall: 'mkdir', code: 'EACCES', path: '/d' }),
+    /^lancegate: the folder \/d .* --data\n$/,
+  );
+  assert.match(
+    await refusal({ syscall: 'mkdir', code: 'EROFS', path: '/t' }),
+    /^lancegate: the folder \/t .* --storage-root\n$/,
+  );
+});
+
 test('settings given by flag and environment reach the service', async () => {
   const service = new RecordingService();
   service.closed.resolve();

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';
 import { createServer } from 'node:net';
+import type { Config } from '../../config/settings.ts';
 import { KiB } from '../../config/value-types.ts';
 import { type CliContext, versionOf } from '../command.ts';
 import { type Finding, failed, type Look, ok, plain, reasonOf, warning } from './finding.ts';
@@ -89,19 +90,21 @@ export const lookAtPort: Look = async ({ config: { host, port }, running }) => {
     await once(server, 'listening');
     return ok(`${port} of ${host} is free`);
   } catch (error) {
-    return refusalOf(error as NodeJS.ErrnoException, `${port} of ${host}`);
+    return refusalOfPort(error as NodeJS.ErrnoException, { host, port });
   } finally {
     server.close();
   }
 };
 
-function refusalOf(error: NodeJS.ErrnoException, port: string): Finding {
+/** Behind the word "port". */
+export function refusalOfPort(error: NodeJS.ErrnoException, { host, port }: Pick<Config, 'host' | 'port'>): Finding {
+  const where = `${port} of ${host}`;
   switch (error.code) {
     case 'EADDRINUSE':
-      return failed(`${port} is taken by another program`, 'stop that program, or name another port by --port');
+      return failed(`${where} is taken by another program`, 'stop that program, or name another port by --port');
     case 'EACCES':
-      return failed(`${port} needs a right that this user has not`, 'name a port above 1023 by --port');
+      return failed(`${where} needs a right that this user has not`, 'name a port above 1023 by --port');
     default:
-      return failed(`${port} cannot be listened on: ${reasonOf(error)}`, 'name an address of this machine by --host');
+      return failed(`${where} cannot be listened on: ${reasonOf(error)}`, 'name an address of this machine by --host');
   }
 }
