@@ -1,4 +1,4 @@
-"""What Schemathesis cannot make of the document alone: Arrow streams. Loaded by Schemathesis, see described.py."""
+"""What Schemathesis cannot make of the document alone, Arrow streams, and cannot send, NDJSON. It loads this, see described.py."""
 import pyarrow as pa
 import schemathesis
 from hypothesis import strategies
@@ -6,6 +6,7 @@ from hypothesis import strategies
 from service import stream
 
 ARROW = "application/vnd.apache.arrow.stream"
+NDJSON = "application/x-ndjson"
 
 people = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", None]})
 whole = strategies.sampled_from(
@@ -15,6 +16,6 @@ cut_off = strategies.tuples(whole, strategies.integers(0, 600)).map(lambda drawn
 schemathesis.openapi.media_type(ARROW, strategies.one_of(whole, cut_off, strategies.binary(max_size=64)))
 
 
-@schemathesis.serializer(ARROW)
+@schemathesis.serializer(ARROW, NDJSON)
 def as_it_is(_context, value):
     return value if isinstance(value, bytes) else str(value).encode()
