@@ -7,7 +7,7 @@ import { Schema as ArrowSchema, RecordBatchReader, Table, tableToIPC } from 'apa
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { allRows, BatchPlan } from '../arrow/column/batch-plan.ts';
 import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.ts';
-import { asBuffer, type Block } from '../arrow/format/ipc-file.ts';
+import { asBuffer, type Block, bytesOfMessage } from '../arrow/format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { readSchemaTable } from '../arrow/schema/read-schema.ts';
 import { type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
@@ -104,11 +104,7 @@ class FittingColumns {
       const fitted = from === to ? data : this.#converted(from, data, to, batch.rows);
       plan.addColumn(to, [{ data: fitted, runs: allRows(batch.rows) }]);
     }
-    const { head, bodyLength, fill } = plan.message(batch.rows);
-    const bytes = Buffer.alloc(head.length + bodyLength);
-    bytes.set(head);
-    fill(bytes.subarray(head.length));
-    return bytes;
+    return bytesOfMessage(plan.message(batch.rows));
   }
 
   #converted(from: Field, data: ColumnData, to: Field, rows: number): ColumnData {

@@ -3,7 +3,8 @@
  * file and the table's columns alone: a second run makes the same parts, and with the same keys the service takes none of them twice.
  */
 import { createHash } from 'node:crypto';
-import { endOfStream, type RowMessage } from './row-messages.ts';
+import { endMarker } from '../arrow/format/ipc-file.ts';
+import type { RowMessage } from './row-messages.ts';
 
 export interface RowsPart {
   /** An Arrow IPC stream, in memory that is the reader's own. */
@@ -19,11 +20,11 @@ export interface RowsPart {
 const partBytes = 4 << 20;
 
 export async function* partsOf(messages: AsyncIterable<RowMessage>, mostBytes = partBytes): AsyncGenerator<RowsPart> {
-  let schema = endOfStream;
+  let schema = Buffer.alloc(0);
   let body = new JoinedBytes(mostBytes);
   let [bytes, rows, rowsBefore] = [0, 0, 0];
   let readShare: number | undefined;
-  const part = (): RowsPart => ({ body: body.with(endOfStream), rows, rowsBefore, readShare });
+  const part = (): RowsPart => ({ body: body.with(endMarker), rows, rowsBefore, readShare });
   for await (const message of messages) {
     body.add(message.bytes);
     if (message.kind === 'schema') {

@@ -1,6 +1,6 @@
 /** Rows of a file as the messages of an Arrow IPC stream: the schema first, then batches, each behind the dictionaries it needs. */
 import { DataType, makeData, Null, RecordBatch, type Schema, Struct, Table, tableToIPC } from 'apache-arrow';
-import { asBuffer } from '../arrow/format/ipc-file.ts';
+import { asBuffer, endMarker } from '../arrow/format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../arrow/format/message.ts';
 import type { RowConversion } from '../rows/bodies/row-conversion.ts';
 
@@ -14,9 +14,7 @@ export interface RowMessage {
   readonly readShare?: number;
 }
 
-export const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
-
-export const streamOf = (messages: readonly Uint8Array[]): Buffer => Buffer.concat([...messages, endOfStream]);
+export const streamOf = (messages: readonly Uint8Array[]): Buffer => Buffer.concat([...messages, endMarker]);
 
 /** The same pieces give the same messages. */
 export async function* messagesOfText(
@@ -24,7 +22,7 @@ export async function* messagesOfText(
   conversion: RowConversion,
 ): AsyncGenerator<RowMessage> {
   for await (const piece of pieces) for await (const bytes of conversion.add(piece)) yield messageOf(bytes);
-  for await (const bytes of conversion.end()) if (!endOfStream.equals(bytes)) yield messageOf(bytes);
+  for await (const bytes of conversion.end()) if (!endMarker.equals(bytes)) yield messageOf(bytes);
 }
 
 function messageOf(bytes: Uint8Array): RowMessage {

@@ -1,7 +1,8 @@
 /**
  * What the engine would store otherwise than a change says, and without an error. It converts new values to the types of their
  * columns and refuses what does not convert; but it makes infinity of a number that a shorter float cannot hold, a time of day of any
- * number, a number at the other end of a sum that is too large, NULL of a field that the new value of a struct lacks, and drops a field that the column lacks.
+ * number, a number at the other end of a sum that is too large, NULL of a field that the new value of a struct lacks, and drops a field
+ * that the column lacks.
  */
 import { openBatch } from '../arrow/column/batch-buffers.ts';
 import { type ColumnData, readBatch } from '../arrow/column/column-data.ts';

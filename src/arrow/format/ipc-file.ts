@@ -26,7 +26,8 @@ export interface Blocks {
   readonly batches: readonly Block[];
 }
 
-const endMarker = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
+/** Ends a stream, and the messages of a file. */
+export const endMarker = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
 /** The table `Block` of a footer. */
 const bytesOfBlock = 24;
 
@@ -99,6 +100,14 @@ export interface MessageToWrite {
   readonly bodyLength: number;
   /** Writes the body, into zeros that begin at a multiple of eight. */
   fill(body: Buffer): void;
+}
+
+/** In memory of their own. */
+export function bytesOfMessage({ head, bodyLength, fill }: MessageToWrite): Buffer {
+  const bytes = Buffer.alloc(head.length + bodyLength);
+  bytes.set(head);
+  fill(bytes.subarray(head.length));
+  return bytes;
 }
 
 export function copyOf(file: Buffer, { offset, metaLength, bodyLength }: Block): MessageToWrite {

@@ -1,12 +1,8 @@
 /** Files of one schema as an Arrow IPC stream, which may bring the dictionaries of each batch anew. */
 
 import { openBatch } from '../../arrow/column/batch-buffers.ts';
-import { type Block, type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
-import { continuation } from '../../arrow/format/message.ts';
+import { type Block, endMarker, type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
 import { schemaMessage } from '../../arrow/schema/read-schema.ts';
-
-const endOfStream = Buffer.alloc(8);
-endOfStream.writeInt32LE(continuation, 0);
 
 export class ArrowStreamBytes {
   #hasSchema = false;
@@ -29,7 +25,7 @@ export class ArrowStreamBytes {
   }
 
   *end(): Generator<Buffer, void, void> {
-    yield endOfStream;
+    yield endMarker;
   }
 }
 

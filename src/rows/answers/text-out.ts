@@ -205,7 +205,7 @@ export class TextOut {
   /**
    * A size that has no decimal of fifteen digits, as one of sixteen or seventeen of which `decimals` are behind the point. The size times
    * a power of ten is the sum of two doubles exactly (Dekker 1971), and a decimal stands for the size if it is nearer than half the
-   * distance to the next double, which is the same on both sides but for powers of two.
+   * distance to the next double. That is the same on both sides: the powers of two in the range have at most twelve digits.
    */
   #allDigits(size: number, decimals: number): void {
     const power = powersOfTen[decimals]!;
@@ -217,18 +217,13 @@ export class TextOut {
     const low = product - high * 1e8 + missing;
     const sixteen = nearest(low / 10) * 10;
     this.#double[0] = size;
-    const isPowerOfTwo = this.#words[0] === 0 && (this.#words[1]! & 0xfffff) === 0;
     this.#words[1] = ((this.#words[1]! >>> 20) - 53) << 20;
     this.#words[0] = 0;
     const halfStep = this.#double[0];
     const isSixteen = Math.abs(sixteen - low) < halfStep * power - 1e-6;
     let rounded = isSixteen ? sixteen : nearest(low);
+    // A multiple of 1e8 is a double, and has a decimal of nine digits: so the size is never at one, and the product never passes one.
     if (rounded < 0) [high, rounded] = [high - 1, rounded + 1e8];
-    if (rounded >= 1e8) [high, rounded] = [high + 1, rounded - 1e8];
-    if (high >= 1e9 || isPowerOfTwo) {
-      this.ascii(String(size));
-      return;
-    }
     const { bytes: target } = this;
     const whole = Math.max(0, 17 - decimals);
     if (whole === 0) target[this.at++] = zero;

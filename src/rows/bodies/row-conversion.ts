@@ -3,7 +3,7 @@
  * are: those of a table have its types, and others the types of their values (docs/rows.md).
  */
 import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
-import type { MessageToWrite } from '../../arrow/format/ipc-file.ts';
+import { bytesOfMessage, endMarker } from '../../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
@@ -34,8 +34,6 @@ const valuesPerByte = 16;
 /** What the conversion of a body of this type holds at the most. */
 export const conversionBytes = (contentType: string | undefined): number =>
   textFormatOf(contentType) === undefined ? 0 : valuesPerByte * (firstBytes + batchBytes);
-
-const endOfStream = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
 
 const sources: Readonly<Record<TextFormat, new (leftOut?: LeftOut) => RowSource>> = {
   json: JsonRows,
@@ -87,7 +85,7 @@ export class RowConversion {
     this.#take(await this.#source.push(rest), rest.length);
     this.#take(await this.#source.end(), 0);
     yield* this.#ready(true);
-    yield endOfStream;
+    yield endMarker;
   }
 
   #take(rows: readonly Row[], bytes: number): void {
@@ -155,9 +153,9 @@ export class RowConversion {
     for (const [id, { field, data }] of maker.dictionaries) {
       const ofDictionary = new BatchPlan();
       ofDictionary.addColumn(field, [{ data, runs: allRows(data.length) }]);
-      yield bytesOf(dictionaryMessage(id, ofDictionary.message(data.length), false));
+      yield bytesOfMessage(dictionaryMessage(id, ofDictionary.message(data.length), false));
     }
-    yield bytesOf(plan.message(rows.length));
+    yield bytesOfMessage(plan.message(rows.length));
   }
 }
 
@@ -269,10 +267,3 @@ const valuesOfRow = (fields: readonly Field[]): number =>
     const times = type.kind === 'fixed_size_list' ? type.listSize : 1;
     return sum + 1 + (type.kind === 'list' ? 0 : times * valuesOfRow(children));
   }, 0);
-
-function bytesOf({ head, bodyLength, fill }: MessageToWrite): Uint8Array {
-  const bytes = Buffer.alloc(head.length + bodyLength);
-  bytes.set(head);
-  fill(bytes.subarray(head.length));
-  return bytes;
-}

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import {
   Binary,
+  Bool,
   DateDay,
   Dictionary,
   Field,
@@ -31,7 +32,7 @@ import { readSchemaTable } from '#src/arrow/schema/read-schema.ts';
 import type { Schema } from '#src/arrow/schema/schema.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { fittedTo } from '#src/load/fitting-columns.ts';
-import { messagesIn, messagesOfArrow, streamOf } from '#src/load/row-messages.ts';
+import { messagesIn, messagesOfArrow, type RowMessage, streamOf } from '#src/load/row-messages.ts';
 
 /** More than one slice of a batch. */
 const manyRows = 20_000;
@@ -45,9 +46,17 @@ function schemaOf(column: Vector): Schema {
 async function loaded(column: Vector, into: Vector): Promise<Table> {
   const source = new Table({ before: vectorFromArray(Array.from(column, (_, i) => `row ${i}`)), c: column });
   const copies: Uint8Array[] = [];
-  for await (const { bytes } of fittedTo(schemaOf(into), messagesOfArrow(source.schema, source.batches)))
-    copies.push(Uint8Array.from(bytes));
+  for await (const { bytes } of fittedTo(schemaOf(into), goneWhenPassed(source))) copies.push(Uint8Array.from(bytes));
   return tableFromIPC(streamOf(copies));
+}
+
+/** What a thread hands on takes its memory with it. */
+async function* goneWhenPassed(source: Table): AsyncGenerator<RowMessage> {
+  for await (const message of messagesOfArrow(source.schema, source.batches)) {
+    const bytes = Uint8Array.from(message.bytes);
+    yield { ...message, bytes };
+    bytes.fill(0xff);
+  }
 }
 
 const shown = (values: Vector): readonly string[] => Array.from(values, shownValue);
@@ -119,12 +128,34 @@ describe('columns of a file that are other than the table has them', () => {
     for (const [from, into] of [
       [vectorFromArray([Buffer.of(1, 2)], new Binary()), vectorFromArray(['a'], new Utf8())],
       [vectorFromArray([1], new Int32()), vectorFromArray(['a'], new Utf8())],
+      [vectorFromArray(['AQI='], new Utf8()), vectorFromArray([Buffer.of(1, 2)], new Binary())],
       [vectorFromArray([{ a: 1 }], struct), vectorFromArray(['a'], new Utf8())],
       [vectorFromArray(['a'], new Utf8()), vectorFromArray(['a'], dictionary())],
     ] as const) {
       const table = await loaded(from, into);
       assert.equal(String(table.schema.fields[1]!.type), String(from.type));
     }
+  });
+
+  test('columns of any kind beside one that becomes another keep their values', async () => {
+    const kept = {
+      encoded: vectorFromArray(['a', null, 'b', 'a'], dictionary()),
+      list: vectorFromArray([[1, 2], [], null, [3]], new List(new Field('item', new Int32(), true))),
+      vector: vectorFromArray([[1, 2], null, [3, 4], [5, 6]], vector(2)),
+      struct: vectorFromArray([{ a: 1 }, null, { a: null }, { a: 2 }], new Struct([new Field('a', new Int32(), true)])),
+      flag: vectorFromArray([true, null, false, true], new Bool()),
+      bytes: vectorFromArray([Buffer.of(1), null, Buffer.of(2, 3), Buffer.of()], new Binary()),
+    };
+    const source = new Table({ ...kept, c: vectorFromArray([1, 2, 3, 4], new Int32()) });
+    const copies: Uint8Array[] = [];
+    for await (const { bytes } of fittedTo(schemaOf(vectorFromArray([1n], new Int64())), goneWhenPassed(source)))
+      copies.push(Uint8Array.from(bytes));
+    const table = tableFromIPC(streamOf(copies));
+    assert.equal(String(table.getChild('c')!.type), 'Int64');
+    const asText = (values: Vector): string =>
+      JSON.stringify(Array.from(values, (value) => value?.toJSON?.() ?? value));
+    for (const [name, values] of Object.entries(kept))
+      assert.equal(asText(table.getChild(name)!), asText(values), name);
   });
 
   test('a column of type null has a true count in each slice of a batch', async () => {

@@ -32,7 +32,12 @@ describe('numbers as text', () => {
       // Half of the digits that follow are exact, so two decimals are equally near.
       Math.round(random() * 1e12) / 2 ** Math.floor(random() * 20),
     ]).flat();
-    for (const value of [...beside, ...drawn]) assert.equal(double(value), String(value));
+    // The last eight of seventeen digits are next to zero, or to a carry.
+    const carried = drawn.slice(0, 4_000).flatMap((_, i) => {
+      const digits = String(100_000_000 + Math.floor(random() * 899_999_999));
+      return [Number(`0.${digits}0000000${i % 10}`), Number(`0.${digits}9999999${i % 10}`)];
+    });
+    for (const value of [...beside, ...drawn, ...carried]) assert.equal(double(value), String(value));
   });
 
   test('a single float is read as itself, with at most nine digits', () => {
