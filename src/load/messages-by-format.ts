@@ -39,7 +39,9 @@ export async function* messagesByFormat(
     case 'json':
     case 'ndjson': {
       const given = new Map(types.map((field) => [field.name, field]));
-      yield* messagesOfText(input.pieces(), new RowConversion({ format, table, given, leftOut }));
+      // The rows of a table that the command has just made are read as they were when their columns were inferred.
+      const conversion = new RowConversion({ format, table, given, leftOut, takesAny: true });
+      yield* messagesOfText(input.pieces(), conversion);
     }
   }
 }

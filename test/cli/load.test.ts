@@ -173,6 +173,18 @@ describe('files and tables', () => {
       assert.equal((await rowsOf('piped', '--limit', '100000')).length, 25_000);
     });
 
+    test('values of several kinds in a column become texts, in a table that is new and in one that is there', async () => {
+      const path = file('mixed.ndjson', '{"id":1,"v":1}\n{"id":2,"v":"x"}\n{"id":3,"v":{"a":12345678901234567890}}\n');
+      await load('mixed', path, '--append');
+      await load('mixed', path, '--append', '--run', 'again');
+      const nested = '{"a":12345678901234567890}';
+      const texts = ['1', '1', 'x', 'x', nested, nested];
+      assert.deepEqual(
+        (await rowsOf('mixed', '--order-by', 'id')).map((row) => Object.values(row)[1]),
+        texts,
+      );
+    });
+
     test('a column by itself keeps its NULLs on the way out and in', async () => {
       await load('one', file('one.csv', 'a\n1\n\n3\n'), '--append');
       const path = join(folder, 'one-out.csv');

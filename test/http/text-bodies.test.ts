@@ -88,6 +88,15 @@ describe('rows as text', () => {
     ]);
   });
 
+  test('a column of several kinds has the JSON of what is no text, with all digits (P1)', async () => {
+    const table = newName();
+    const long = '12345678901234567890123';
+    succeeded(
+      await send(`${table}/create`, 'ndjson', `{"v":${long}}\n{"v":{"a":[${long},1.5]}}\n{"v":"x"}\n{"v":true}\n`),
+    );
+    assert.deepEqual(await rowsIn(table), [{ v: long }, { v: `{"a":[${long},1.5]}` }, { v: 'x' }, { v: 'true' }]);
+  });
+
   test('a table that is there decides what a value is, in merges and inserts (P1, P2)', async () => {
     const table = newName();
     const schema = schemaOf([
@@ -129,6 +138,8 @@ describe('rows as text', () => {
       ['ndjson', lines({ id: 2 }, [3]), /^line 2: a row is an object/],
       ['csv', 'id,at\n2\n', /^line 2: it has more or fewer cells than the first line has names$/],
       ['csv', 'id,id\n2,3\n', /two columns have one name/],
+      ['csv', 'id;at\n2;3\n', /semicolons or tabs and no comma/],
+      ['csv', 'id\tat\n2\t3\n', /semicolons or tabs and no comma/],
       ['csv', 'id,at\n2,"x\n', /a quotation mark is opened and not closed/],
       ['json', '[{"id":9223372036854775808}]', /this number is no int64/],
     ];

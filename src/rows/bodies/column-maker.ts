@@ -235,7 +235,9 @@ const isDeep = (value: unknown, depth = 0): boolean =>
   value !== null &&
   (depth > mostDepth || Object.values(value).some((each) => isDeep(each, depth + 1)));
 
-const digitsOfBigints = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? String(value) : value);
+/** Numbers with all their digits, as they came. TypeScript's library does not know `rawJSON` yet. */
+const digitsOfBigints = (_key: string, value: unknown): unknown =>
+  typeof value === 'bigint' ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(value)) : value;
 
 function nestedIn(value: unknown): unknown {
   if (typeof value !== 'string') return value;

@@ -123,6 +123,8 @@ function namesIn(cells: Cells): readonly string[] {
   if (cells.includes(notText)) throw invalidInput('the first line: the text is not UTF-8');
   const names = cells.map((name) => String(name ?? ''));
   if (new Set(names).size < names.length) throw invalidInput('the first line: two columns have one name');
+  if (names.length === 1 && /[;\t]/.test(names.join()))
+    throw invalidInput('the first line has semicolons or tabs and no comma; cells are separated by commas');
   if (names.includes('')) throw invalidInput('the first line: a column has no name');
   return names;
 }

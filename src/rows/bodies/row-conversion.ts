@@ -48,6 +48,8 @@ interface ConversionOf {
   /** Columns of a new table whose types are not to be inferred, by their names. */
   readonly given?: ReadonlyMap<string, Field> | undefined;
   readonly leftOut?: LeftOut;
+  /** A column of texts takes any value as its JSON, which is how it is inferred for a new table; false where a table is given. */
+  readonly takesAny?: boolean;
 }
 
 export class RowConversion {
@@ -56,16 +58,18 @@ export class RowConversion {
   readonly #given: ReadonlyMap<string, Field>;
   readonly #table: Schema | undefined;
   readonly #leftOut: LeftOut;
+  readonly #takesAny: boolean;
   readonly #mark = new ByteOrderMark();
   #fields: readonly Field[] | undefined;
   #rows: Row[] = [];
   #bytes = 0;
 
-  constructor({ format, table, given = new Map(), leftOut }: ConversionOf) {
+  constructor({ format, table, given = new Map(), leftOut, takesAny = table === undefined }: ConversionOf) {
     this.#format = format;
     this.#source = new sources[format](leftOut);
     this.#leftOut = leftOut;
     this.#table = table;
+    this.#takesAny = takesAny;
     this.#given = given;
   }
 
@@ -143,7 +147,7 @@ export class RowConversion {
     const maker = new ColumnMaker({
       place: (row) => rows[row]!.place,
       isText: this.#format === 'csv',
-      takesAny: this.#table === undefined,
+      takesAny: this.#takesAny,
     });
     const values = valuesByColumn(fields, rows);
     const plan = new BatchPlan();
