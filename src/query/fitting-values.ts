@@ -10,11 +10,12 @@ import { type IpcFile, readFooter } from '../arrow/format/ipc-file.ts';
 import { formatFieldPath, parseFieldPath, quoteSegment, resolveField } from '../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../arrow/schema/read-schema.ts';
 import type { Field } from '../arrow/schema/schema.ts';
-import type { ChangeStep, ColumnChange, UpdateStep } from '../engine/port/change.ts';
+import type { ChangeStep, ColumnChange, NewColumn, UpdateStep } from '../engine/port/change.ts';
 import type { Snapshot } from '../engine/port/dataset.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { type ExactForms, exactFormsOf, lossOf } from './exact-values.ts';
 import { lanceType, rangeCheck } from './number-ranges.ts';
 
 type ReadableRows = Pick<Snapshot, 'schema'> & Pick<RowQueries, 'query'>;
@@ -22,39 +23,81 @@ type ReadableRows = Pick<Snapshot, 'schema'> & Pick<RowQueries, 'query'>;
 /** `InvalidInput` names the column and never a value: who changes a row may not be allowed to read it. */
 export async function requireFittingValues(rows: ReadableRows, step: ChangeStep): Promise<void> {
   if (step.kind === 'update') await requireFittingUpdate(rows, step);
+  if (step.kind === 'add columns') await requireExactColumns(rows, step.columns);
   if (step.kind === 'alter columns') await requireFittingCasts(rows, step.alterations);
 }
 
 /** New values of a column, as an expression over the rows. */
-interface Value {
+interface Expression {
+  readonly column: string;
   readonly expression: CheckedSql;
-  /** Of the column. */
+}
+
+interface Value extends Expression {
   readonly target: Field;
   /** One row shows the value of all. */
   readonly isConstant: boolean;
 }
 
-interface GivenValue extends Value {
+type Typed<Kind extends Expression> = Kind & {
+  /** What the expression makes. */
   readonly given: Field;
-}
+};
 
 async function requireFittingUpdate(rows: ReadableRows, { set, where }: UpdateStep): Promise<void> {
   const { fields } = await rows.schema();
   const values = set.flatMap(({ column, value: expression, isConstant = false }) => {
     const target = fields.find(({ name }) => name === column);
-    return target !== undefined && isLoose(target) ? [{ expression, target, isConstant }] : [];
+    const exact = exactFormsOf(expression, fields);
+    const isOfInterest = target !== undefined && (isLoose(target) || mayLose(exact));
+    return isOfInterest ? [{ column, expression, target, isConstant, exact }] : [];
   });
   const given = await withTypes(rows, values, where);
   for (const { given: from, target } of given) requireSameFields(from, target, [target.name]);
   await requireInRange(rows, given, where);
-  for (const { column, overflow } of set) {
-    if (overflow !== undefined && (await isTrueOfRow(rows, overflow, where))) throw outOfRangeOf(column);
+  await requireExact(rows, given, where);
+}
+
+/** New columns have the types of their expressions. */
+async function requireExactColumns(rows: ReadableRows, columns: readonly NewColumn[]): Promise<void> {
+  const { fields } = await rows.schema();
+  const values = columns.map(({ name: column, value: expression }) => ({
+    ...{ column, expression },
+    exact: exactFormsOf(expression, fields),
+  }));
+  const given = await withTypes(
+    rows,
+    values.filter(({ exact }) => mayLose(exact)),
+    undefined,
+  );
+  await requireExact(
+    rows,
+    given.map((value) => ({ ...value, target: value.given })),
+    undefined,
+  );
+}
+
+const mayLose = ({ integers, floats }: ExactForms): boolean => (integers ?? floats) !== undefined;
+
+interface ExactValue extends Expression {
+  readonly target: Field;
+  readonly exact: ExactForms;
+}
+
+async function requireExact(
+  rows: ReadableRows,
+  values: readonly Typed<ExactValue>[],
+  where: CheckedSql | undefined,
+): Promise<void> {
+  for (const { column, expression, exact, given, target } of values) {
+    const loss = lossOf(expression, exact, given.type, target.type);
+    if (loss !== undefined && (await isTrueOfRow(rows, loss, where))) throw outOfRangeOf(column);
   }
 }
 
 /** False where the engine refuses to tell. */
 async function isTrueOfRow(rows: ReadableRows, condition: CheckedSql, where: CheckedSql | undefined): Promise<boolean> {
-  const filter = where === undefined ? condition : ownSql(`${where} AND ${condition}`);
+  const filter = where === undefined ? condition : ownSql(`(${where}) AND (${condition})`);
   const found = await unlessRefused(async () => {
     for await (const file of rows.query(queryOf([], filter, 1))) {
       if (readFooter(file).batches.some((block) => openBatch(file, block).rows > 0)) return true;
@@ -72,7 +115,7 @@ async function requireFittingCasts(rows: ReadableRows, alterations: readonly Col
     if (dataType === undefined || given === undefined) return [];
     const expression = ownSql(segments.map(quoteSegment).join('.'));
     const target = { ...given, name: path, dictionary: undefined, ...lanceType(dataType) };
-    return [{ expression, target, given, isConstant: false }];
+    return [{ column: path, expression, target, given, isConstant: false }];
   });
   await requireInRange(rows, values, undefined);
 }
@@ -85,11 +128,11 @@ const isLoose = ({ type, children }: Field): boolean =>
   children.some(isLoose);
 
 /** Without those whose expressions are at fault, or make what no column holds: the engine says why when it runs the step. */
-async function withTypes(
+async function withTypes<Kind extends Expression>(
   rows: ReadableRows,
-  values: readonly Value[],
+  values: readonly Kind[],
   where: CheckedSql | undefined,
-): Promise<readonly GivenValue[]> {
+): Promise<readonly Typed<Kind>[]> {
   if (values.length === 0) return [];
   const fields = await unlessRefused(async () => {
     for await (const file of rows.query(queryOf(values, where, 0))) return readSchemaOfIpcFile(file).fields;
@@ -106,7 +149,7 @@ async function withTypes(
 
 const nameOf = (index: number): string => `value ${index}`;
 
-const queryOf = (values: readonly Value[], where: CheckedSql | undefined, limit?: number): QuerySpec => ({
+const queryOf = (values: readonly Expression[], where: CheckedSql | undefined, limit?: number): QuerySpec => ({
   columns: values.map(({ expression }, i) => ({ name: nameOf(i), expression })),
   filter: where,
   limit,
@@ -148,7 +191,7 @@ const otherFields = (path: readonly string[], why: string): LancegateError =>
 
 async function requireInRange(
   rows: ReadableRows,
-  values: readonly GivenValue[],
+  values: readonly Typed<Value>[],
   where: CheckedSql | undefined,
 ): Promise<void> {
   const ranged = values.filter(({ given, target }) => rangeCheck(given, target) !== undefined);
@@ -157,7 +200,7 @@ async function requireInRange(
     (await unlessRefused(() => outOfRange(rows, constant, queryOf(constant, where, 1)))) ??
     (await unlessRefused(() => outOfRange(rows, others, queryOf(others, where))));
   if (wrong === undefined) return;
-  throw outOfRangeOf(wrong.target.name);
+  throw outOfRangeOf(wrong.column);
 }
 
 const outOfRangeOf = (column: string): LancegateError =>
@@ -168,9 +211,9 @@ const isOfAllRows = ({ isConstant }: Value): boolean => isConstant;
 /** The first that is. */
 async function outOfRange(
   rows: ReadableRows,
-  values: readonly GivenValue[],
+  values: readonly Typed<Value>[],
   query: QuerySpec,
-): Promise<GivenValue | undefined> {
+): Promise<Typed<Value> | undefined> {
   if (values.length === 0) return undefined;
   for await (const file of rows.query(query)) {
     for (const columns of batchesOf(file)) {

@@ -76,6 +76,20 @@ describe(`${runs} damaged manifests, seed ${seed}: proposed as versions`, () => 
     await read(`${table}/version/list`, label);
   }
 
+  /** What changed may forbid any of them, and none ends in a fault. */
+  async function assertWritable(table: string, label: string): Promise<void> {
+    const writes = {
+      'merge_insert?on=id': [{ id: 7, name: 'seven' }],
+      update: { predicate: 'id = 8', updates: [['name', "'eight'"]] },
+      delete: { predicate: 'id = 9' },
+      maintain: {},
+    };
+    for (const [path, body] of Object.entries(writes)) {
+      const answer = await post(`${table}/${path}`, label, body);
+      assert.ok(answer.status < 500, `${label}, ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    }
+  }
+
   async function attempt(run: number): Promise<void> {
     const { bytes, how } = mutatedManifest(proposed, randomOf(seed, run));
     const label = `seed ${seed}, run ${run}: ${how}`;
@@ -86,11 +100,13 @@ describe(`${runs} damaged manifests, seed ${seed}: proposed as versions`, () => 
     const answer = await post(`${table}/version/create`, label, stage(path, 5, bytes));
     assert.ok([200, 400].includes(answer.status), `${label}: ${answer.status} ${JSON.stringify(answer.body)}`);
     await assertReadable(table, answer.status === 200 ? undefined : 299, label);
+    await assertWritable(table, label);
+    await assertReadable(table, undefined, `${label}, written to`);
     tally[answer.status === 200 ? 'taken' : 'refused'] += 1;
     await read(`${table}/drop`, label);
   }
 
-  test('each is refused and nothing published, or taken and read (P9, P12)', async (t) => {
+  test('each is refused and nothing published, or taken, read and written to (P9, P12)', async (t) => {
     const numbers = Array.from({ length: runs }, (_, run) => run).values();
     const client = async (): Promise<void> => {
       for (const run of numbers) await attempt(run);

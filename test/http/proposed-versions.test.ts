@@ -5,7 +5,7 @@ import { basename, join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect, type Table } from '@lancedb/lancedb';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
-import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
+import { indexesIn, manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
 import {
   basePath,
   dataFile,
@@ -213,12 +213,15 @@ describe('a version that a program of Lance proposes', () => {
 
   test('is refused where the next commit would fail on it (P12)', async () => {
     const proposed = await proposal();
+    refused(await create(edited(proposed, { writerVersion: undefined })), 400, 13, /version of its writer/);
     for (const version of [undefined, '', 'nonsense', '4.0', '14.0.214.0.2']) {
       const writer = encode(writerVersion, { library: 'lance', version });
       refused(await create(edited(proposed, { writerVersion: writer })), 400, 13, /version of its writer/);
     }
 
-    const { fields = [] } = decode(manifest, sectionsOf(stagedBytes(proposed)).message);
+    const { fields = [], dataFormat = Buffer.of() } = decode(manifest, sectionsOf(stagedBytes(proposed)).message);
+    const padded = Buffer.concat([dataFormat, Buffer.of(0x20, 1)]);
+    refused(await create(edited(proposed, { dataFormat: padded })), 400, 13, /storage version is not known/);
     const top = { parentId: 2n ** 64n - 1n, isNullable: true };
     const struct = encode(field, { name: 's', id: 50, logicalType: 'struct', ...top });
     const unnamed = [
@@ -234,6 +237,8 @@ describe('a version that a program of Lance proposes', () => {
     });
     refused(await create(edited(proposed, { fragments: twice })), 400, 13, /two files of fragment 0 hold column 0/);
     const [first = Buffer.of(), added = Buffer.of()] = fragments(proposed);
+    const endless = edit(fragment, added, { physicalRows: 2 ** 31 });
+    refused(await create(edited(proposed, { fragments: [first, endless] })), 400, 13);
     const identified = edit(fragment, added, { rowIds: Buffer.of(10, 6, 10, 4, 8, 1, 16, 2) });
     refused(
       await create(edited(proposed, { fragments: [first, identified] })),
@@ -241,6 +246,12 @@ describe('a version that a program of Lance proposes', () => {
       13,
       /fragment 0 has no identifiers/,
     );
+
+    const indexed = await proposal((t) => t.createIndex('id'));
+    const [ofId = Buffer.of()] = indexesIn(sectionsOf(stagedBytes(indexed)).indexes);
+    refused(await create(edited(indexed, {}, [ofId, ofId])), 400, 13, /two indexes have one identifier/);
+    const uncovered = edit(index, ofId, { name: '__id', coverage: undefined });
+    refused(await create(edited(indexed, {}, [uncovered])), 400, 13, /index __id does not say what it covers/);
   });
 
   test('names no rows but those of its branch (P9)', async () => {

@@ -174,6 +174,11 @@ test('a sum of integers beyond their type is refused, and does not begin again a
     ['small', '-(small) - 2'],
     ['most', '1 + most'],
     ['most', '`most` * 2'],
+    ['most', 'coalesce(most, 0) + 1'],
+    ['most', 'CAST(most AS BIGINT) * 2'],
+    ['most', 'most * most * most'],
+    ['most', 'small * small + most'],
+    ['most', 'coalesce(CASE WHEN most > 5 THEN most + 1 ELSE most END)'],
     ['most', '1 + small'],
     ['least', 'least - 1'],
   ] as const;
@@ -188,4 +193,23 @@ test('a sum of integers beyond their type is refused, and does not begin again a
   const [first, second] = await storedRows(service, 't');
   assert.deepEqual([first?.small, first?.most], [127, 27]);
   assert.deepEqual([second?.small, second?.least], [null, 6]);
+});
+
+test('a column is not added with numbers that a sum or a cast made others', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  const numbers = {
+    id: [1, 2],
+    most: vectorFromArray([2n ** 63n - 1n, null], new Int64()),
+    huge: vectorFromArray([1e300, Number.POSITIVE_INFINITY], new Float64()),
+  };
+  succeeded(await service.post('/v1/table/t/create', stream(numbers)));
+  const add = (expression: string, name = 'added') =>
+    service.post('/v1/table/t/add_columns', { new_columns: [{ name, expression }] });
+  for (const expression of ['most + 1', 'CAST(huge AS FLOAT)', 'huge::float', "arrow_cast(huge, 'Float16')"]) {
+    refused(await add(expression), 400, 13, /column added: a number is out of the range/);
+  }
+  succeeded(await add('most - 1'));
+  succeeded(await add('coalesce(CASE WHEN id = 1 THEN 1.5 ELSE huge END)::float', 'kept'));
+  const [first, second] = await storedRows(service, 't');
+  assert.deepEqual([first?.kept, second?.kept, second?.added], [1.5, null, null], 'infinity has no JSON');
 });

@@ -38,11 +38,9 @@ export interface NewValue {
   readonly value: CheckedSql;
   /** The value is the same in every row. */
   readonly isConstant?: boolean;
-  /** A condition on rows whose new value no integer of its type can be, and which the engine would make another one. */
-  readonly overflow?: CheckedSql;
 }
 
-interface NewColumn {
+export interface NewColumn {
   readonly name: string;
   readonly value: CheckedSql;
 }

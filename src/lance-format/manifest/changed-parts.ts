@@ -1,6 +1,6 @@
 /** What a version that another program proposes has otherwise than the one before it. Throws `MalformedFile` for what no version has. */
 import { dataFileColumns, dataFormat, field, fragment, index, manifest, writerVersion } from '../messages.ts';
-import { type Decoded, decode, MalformedFile } from '../protobuf.ts';
+import { type Decoded, decode, encode, MalformedFile } from '../protobuf.ts';
 import { indexesIn, nameOfIndex, sectionsOf, uuidText } from './parse-manifest.ts';
 import { mostFieldId } from './stored-columns.ts';
 
@@ -23,6 +23,7 @@ export function changedParts(proposed: Buffer, head: Buffer): ChangedParts {
   const indexes = others(indexesIn(now.indexes), areColumnsSame ? indexesIn(before.indexes) : []);
   const ids = new Set((known.fields ?? []).map((each) => decode(field, each, ['id']).id ?? 0));
   for (const each of indexes) requireUsualIndex(each, ids);
+  requireIndexesOnce(indexesIn(now.indexes));
   for (const each of fragments) requireColumnsOnce(each);
   return {
     fragments: fragments.map((each) => {
@@ -48,15 +49,14 @@ const knownVersions = ['0.1', '2.0', '2.1', '2.2'];
 
 function requireKnownFormat(now: Decoded<typeof manifest>, before: Decoded<typeof manifest>): void {
   if (textOf(now.dataFormat ?? Buffer.of()) === textOf(before.dataFormat ?? Buffer.of())) return;
-  const { fileFormat = '', version = '' } = now.dataFormat === undefined ? {} : decode(dataFormat, now.dataFormat);
-  if (fileFormat === 'lance' && knownVersions.includes(version)) return;
+  const written = textOf(now.dataFormat ?? Buffer.of());
+  if (knownVersions.some((version) => written === textOf(encode(dataFormat, { fileFormat: 'lance', version })))) return;
   throw new MalformedFile('its storage version is not known here');
 }
 
-/** The engine panics on any other when it writes the next version. */
+/** The engine panics on any other, or none, when it writes the next version. */
 function requireWriter(now: Decoded<typeof manifest>): void {
-  if (now.writerVersion === undefined) return;
-  const { version = '' } = decode(writerVersion, now.writerVersion);
+  const { version = '' } = now.writerVersion === undefined ? {} : decode(writerVersion, now.writerVersion);
   if (!/^\d{1,9}\.\d{1,9}\.\d{1,9}(?:[+-][\w.+-]{1,100})?$/.test(version))
     throw new MalformedFile('the version of its writer is none');
 }
@@ -92,11 +92,13 @@ function requireColumnsOnce(encoded: Uint8Array): void {
   }
 }
 
-/** Those that take part in commits have none of this. */
+/** What compaction leaves for the indexes of a table: it covers no rows. */
+const ofCompaction = '__lance_frag_reuse';
+
 function requireUsualIndex(encoded: Uint8Array, columns: ReadonlySet<number>): void {
   const { name = '', uuid, fieldIds = [], coverage, details } = decode(index, encoded);
   if (uuidText(uuid).length !== usualUuid) throw new MalformedFile('an index without an identifier');
-  if (name.startsWith('__')) return;
+  if (name === ofCompaction) return;
   const ids = fieldIds.flat();
   if (name === '' || ids.length === 0 || !ids.every((id) => columns.has(id))) {
     throw new MalformedFile('an index without a name or of no column');
@@ -104,6 +106,12 @@ function requireUsualIndex(encoded: Uint8Array, columns: ReadonlySet<number>): v
   if (coverage === undefined || details === undefined) {
     throw new MalformedFile(`the index ${name} does not say what it covers and how it was made`);
   }
+}
+
+/** An index of several parts has one name, and each part an identifier of its own. */
+function requireIndexesOnce(indexes: readonly Uint8Array[]): void {
+  const identifiers = new Set(indexes.map((each) => uuidText(decode(index, each, ['uuid']).uuid)));
+  if (identifiers.size < indexes.length) throw new MalformedFile('two indexes have one identifier');
 }
 
 const usualUuid = 36;

@@ -1,9 +1,7 @@
-import { quoteSegment } from '../../arrow/schema/field-path.ts';
-import type { Field } from '../../arrow/schema/schema.ts';
 import type { NewValue } from '../../engine/port/change.ts';
-import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { noLimits, type Token, TokenReader } from '../../sql/tokens.ts';
+import { noLimits, TokenReader } from '../../sql/tokens.ts';
 
 /** Each round but the first writes all updated rows once more. */
 const mostRounds = 8;
@@ -36,64 +34,6 @@ export function readsRow(expression: CheckedSql, columns: readonly string[]): bo
   const names = namesIn(expression);
   return columns.some((name) => names.has(folded(name))) || [...names].some((name) => name.startsWith('_row'));
 }
-
-/**
- * A condition on rows whose new value is beyond the integers that it is computed in, or those of its column: the engine begins again at
- * their other end. Known of expressions that add, subtract or multiply whole columns of integers; undefined for any other.
- */
-export function overflowOf(
-  expression: CheckedSql,
-  target: Field | undefined,
-  fields: readonly Field[],
-): CheckedSql | undefined {
-  const { exact, ranges } = computedExactly(expression, fields) ?? { ranges: [] };
-  const [widest] = ranges.toSorted((a, b) => (a.to < b.to ? 1 : -1));
-  if (exact === undefined || widest === undefined) return undefined;
-  if (ranges.some(({ from }) => from < 0n !== widest.from < 0n)) return undefined;
-  const beyond = [widest, rangeOf(target) ?? widest].flatMap(({ from, to }) => [
-    `${exact} < ${decimal(`'${from}'`)}`,
-    `${exact} > ${decimal(`'${to}'`)}`,
-  ]);
-  return ownSql(`(${beyond.join(' OR ')})`);
-}
-
-/** undefined for any expression but those. */
-function computedExactly(expression: CheckedSql, fields: readonly Field[]) {
-  const parts: string[] = [];
-  const ranges: IntegerBounds[] = [];
-  const tokens = new TokenReader(expression, noLimits);
-  while (tokens.peek().kind !== 'end') {
-    const token = tokens.take();
-    const name = token.kind === 'word' ? token.written : token.value;
-    const range = isNamed(token) ? rangeOf(fields.find((field) => field.name === name)) : undefined;
-    if (range === undefined && !isArithmetic(token)) return undefined;
-    if (range !== undefined) ranges.push(range);
-    parts.push(range === undefined ? token.value : decimal(quoteSegment(name)));
-  }
-  return parts.some((part) => signs.includes(part)) ? { exact: `(${parts.join(' ')})`, ranges } : undefined;
-}
-
-const signs = ['+', '-', '*'];
-
-const isNamed = ({ kind }: Token): boolean => kind === 'word' || kind === 'name';
-
-const isArithmetic = ({ kind, value }: Token): boolean =>
-  kind === 'number' ? /^\d{1,18}$/.test(value) : kind === 'symbol' && ['(', ')', ...signs].includes(value);
-
-interface IntegerBounds {
-  readonly from: bigint;
-  readonly to: bigint;
-}
-
-const rangeOf = (field: Field | undefined): IntegerBounds | undefined =>
-  field?.type.kind === 'int' ? integers(field.type.bitWidth, field.type.signed) : undefined;
-
-const integers = (bits: number, isSigned: boolean): IntegerBounds =>
-  isSigned
-    ? { from: -(2n ** BigInt(bits - 1)), to: 2n ** BigInt(bits - 1) - 1n }
-    : { from: 0n, to: 2n ** BigInt(bits) - 1n };
-
-const decimal = (value: string): string => `CAST(${value} AS DECIMAL(20, 0))`;
 
 /** First segments only: a column is set as a whole. */
 function namesIn(expression: CheckedSql): ReadonlySet<string> {

@@ -7,7 +7,7 @@ import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import { overflowOf, readsRow, roundsOf } from './update-rounds.ts';
+import { readsRow, roundsOf } from './update-rounds.ts';
 
 /** The new value of a column: an expression over the columns of the old row. */
 interface ColumnUpdate {
@@ -46,13 +46,7 @@ export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Sche
   const columns = schema.fields.map(({ name }) => name);
   const set = updates.map(({ column: text, value }) => {
     const column = columnOf(schema, text);
-    const overflow = overflowOf(
-      value,
-      schema.fields.find(({ name }) => name === column),
-      schema.fields,
-    );
-    const isConstant = !readsRow(value, columns);
-    return { column, value: computed(value), isConstant, ...(overflow !== undefined && { overflow }) };
+    return { column, value: computed(value), isConstant: !readsRow(value, columns) };
   });
   const twice = set.find(({ column }, index) => set.findIndex((other) => other.column === column) < index);
   if (twice !== undefined) throw invalidInput(`updates: column ${twice.column} is given twice`);
