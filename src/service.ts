@@ -2,7 +2,6 @@
  * The composition root: configuration in, running service out. The only file that knows every part.
  */
 import { randomUUID } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { IpcLimits } from './arrow/stream/source-reader.ts';
 import { Authenticator } from './auth/authenticator.ts';
@@ -11,7 +10,7 @@ import { PolicyFile } from './auth/policy/policy-file.ts';
 import { ReplicaTokens } from './auth/tokens/replica-tokens.ts';
 import type { DatabaseCatalog } from './catalog/port.ts';
 import type { Service, StartParts } from './cli/serve.ts';
-import { makeDataFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
+import { makeDataFolder, makeEmptyFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
@@ -305,8 +304,7 @@ const openSpools = ({ config, folder }: Start): ResultSpools =>
 async function openEngine(start: Start, state: StoredState, readerChanges: ReaderChanges): Promise<LanceEngine> {
   const { config, folder, opened } = start;
   sayIfClosed(start);
-  await rm(folder.scratchFolder, { recursive: true, force: true });
-  makePrivateFolder(folder.scratchFolder);
+  makeEmptyFolder(folder.scratchFolder);
   haveOwnTemporaryFolder(start);
   if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
   const memoryFolder = makeMemoryFolder(folder.root);

@@ -1,5 +1,5 @@
 /** What lies where in the data folder. Nothing else knows these names. */
-import { chmodSync, lstatSync, mkdirSync, statSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface DataFolder {
@@ -62,6 +62,13 @@ export function makeDataFolder(root: string, user: UserId = process.getuid?.()):
 /** Creates a missing folder for its owner only; an existing one keeps its mode. */
 export function makePrivateFolder(path: string): void {
   mkdirSync(path, { recursive: true, mode: privateFolder });
+}
+
+/** As `makePrivateFolder`, and empties an existing one, which may be a file system of its own. A link is replaced, not followed. */
+export function makeEmptyFolder(path: string): void {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === false) rmSync(path);
+  makePrivateFolder(path);
+  for (const name of readdirSync(path)) rmSync(join(path, name), { recursive: true });
 }
 
 /** Without the key files: their readers refuse open ones, since closing them would hide that others may have read them. */

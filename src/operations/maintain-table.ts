@@ -1,4 +1,4 @@
-import { notTheFirstStep } from '../kernel/errors.ts';
+import { notTheFirstUpkeep } from '../kernel/errors.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import type { JobReport } from '../maintenance/report.ts';
 import type { MaintenanceScheduler } from '../maintenance/scheduler.ts';
@@ -11,5 +11,5 @@ export const maintainTable =
     const record = await access.findCreated(table);
     const { id: tableId, location } = record;
     const main = { table, tableId, branch: undefined, location };
-    return access.onFilesOf(record, () => maintenance.maintainByHand(main).catch(notTheFirstStep));
+    return access.onFilesOf(record, () => maintenance.maintainByHand(main).catch(notTheFirstUpkeep));
   };

@@ -1,5 +1,5 @@
 import type { VersionRange } from '../../engine/port/upkeep.ts';
-import { notTheFirstStep } from '../../kernel/errors.ts';
+import { notTheFirstUpkeep } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { MaintenanceScheduler } from '../../maintenance/scheduler.ts';
@@ -22,7 +22,7 @@ export const deleteVersions =
     const record = await access.findCreated(table);
     const target = { table, tableId: record.id, branch, location: record.location };
     const report = await access.onFilesOf(record, () =>
-      maintenance.removeVersions(target, ranges, signal).catch(notTheFirstStep),
+      maintenance.removeVersions(target, ranges, signal).catch(notTheFirstUpkeep),
     );
     if (report === undefined) await access.requireUnchanged(record);
     return report?.removedVersions ?? 0;

@@ -323,7 +323,8 @@ function storageRefusal(
   const code = isReadOnly(text, cause) ? 'EROFS' : ((cause as NodeJS.ErrnoException).code ?? '');
   if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
   const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
-  return why === undefined ? undefined : storageUnavailable(why, cause, internal);
+  if (why === undefined) return undefined;
+  return storageUnavailable(why, cause, { ...internal, ...(why === unavailable.EROFS && { isReadOnly: true }) });
 }
 
 /** On a read-only file system Node says of a folder that it makes with its parents that it finds no parent. */
