@@ -6,10 +6,11 @@ import {
   type AnswerForm,
   arrowFileType,
   arrowStreamType,
-  type TextFormat,
+  ndjsonTypes,
   textTypes,
   type VectorText,
 } from '../rows/answer-form.ts';
+import { textFormatOf } from '../rows/bodies/body-format.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 
 const vectorTexts: readonly VectorText[] = ['omit', 'preview', 'full'];
@@ -22,7 +23,10 @@ export const answerParameters = {
 export const answerTypes: readonly string[] = [arrowFileType, arrowStreamType, ...Object.values(textTypes)];
 
 /** Text is UTF-8 also for who says so. */
-const acceptedTypes: readonly string[] = answerTypes.flatMap((type) => [type, `${type}; charset=utf-8`]);
+const acceptedTypes: readonly string[] = [...answerTypes, ...ndjsonTypes].flatMap((type) => [
+  type,
+  `${type}; charset=utf-8`,
+]);
 
 /** Clients that are generated from the specification ask for JSON, and read an Arrow file. */
 const generatedClient = /^OpenAPI-Generator\//;
@@ -32,28 +36,23 @@ interface AnswerHeaders {
   readonly userAgent: string | undefined;
 }
 
-export function readAnswerForm({ accept, userAgent }: AnswerHeaders, query: QueryOf<'vectors'>): AnswerForm {
-  const vectors = query.one('vectors', parseVectors) ?? 'full';
-  if (accept === undefined || generatedClient.test(userAgent ?? '')) return { kind: 'arrow file' };
-  const [accepted] = new Negotiator({ headers: { accept } }).mediaTypes([...acceptedTypes]);
-  const type = answerTypes.find((each) => each === accepted?.split(';', 1)[0]);
-  if (type === undefined)
-    throw new LancegateError('Unsupported', `accept: rows are answered as ${answerTypes.join(', ')}`);
-  if (type === arrowFileType) return { kind: 'arrow file' };
-  if (type === arrowStreamType) return { kind: 'arrow stream' };
-  const [format] = Object.entries(textTypes).find(([, of]) => of === type) as [TextFormat, string];
-  return { kind: 'text', format, vectors };
+interface Accepted {
+  readonly form: AnswerForm;
+  readonly contentType: string;
 }
 
-export function typeOfForm(form: AnswerForm): string {
-  switch (form.kind) {
-    case 'arrow file':
-      return arrowFileType;
-    case 'arrow stream':
-      return arrowStreamType;
-    case 'text':
-      return form.format === 'csv' ? `${textTypes.csv}; charset=utf-8` : textTypes[form.format];
-  }
+export function readAnswerForm({ accept, userAgent }: AnswerHeaders, query: QueryOf<'vectors'>): Accepted {
+  const file = { form: { kind: 'arrow file' }, contentType: arrowFileType } as const;
+  const vectors = query.one('vectors', parseVectors) ?? 'full';
+  if (accept === undefined || generatedClient.test(userAgent ?? '')) return file;
+  const [accepted] = new Negotiator({ headers: { accept } }).mediaTypes([...acceptedTypes]);
+  const type = accepted?.split(';', 1)[0];
+  if (type === arrowFileType) return file;
+  if (type === arrowStreamType) return { form: { kind: 'arrow stream' }, contentType: type };
+  const format = textFormatOf(type);
+  if (type === undefined || format === undefined)
+    throw new LancegateError('Unsupported', `accept: rows are answered as ${answerTypes.join(', ')}`);
+  return { form: { kind: 'text', format, vectors }, contentType: format === 'csv' ? `${type}; charset=utf-8` : type };
 }
 
 function parseVectors(text = ''): VectorText {

@@ -7,8 +7,8 @@ import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { type TextFormat, textTypes } from '../rows/answer-form.ts';
-import { textFormatOf } from '../rows/bodies/body-format.ts';
+import { textTypes } from '../rows/answer-form.ts';
+import { type BodyFormat, bodyFormatOf } from '../rows/bodies/body-format.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
@@ -108,7 +108,7 @@ export function arrowRoute<Operation, Query extends TProperties, Parameters>(
       const type = headers['content-type'];
       const boundary = route.takesParts === true && isMultipart(type) ? boundaryOf(type) : undefined;
       const asked = boundary === undefined ? allowed(route, input, { table, branch }) : undefined;
-      const format = boundary === undefined ? textFormatOf(type) : undefined;
+      const format = boundary === undefined ? bodyFormatOf(type) : undefined;
       if (boundary === undefined && format === undefined) refuseOtherTypes(type);
       contentDecoder(headers['content-encoding']);
       const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
@@ -160,7 +160,7 @@ interface OpenedBody {
 }
 
 /** A body is digested only for a key: it costs half a millisecond per megabyte. */
-function openBody(upload: Upload, key: IdempotencyKey | undefined, format: TextFormat | undefined): OpenedBody {
+function openBody(upload: Upload, key: IdempotencyKey | undefined, format: BodyFormat | undefined): OpenedBody {
   const { source, digest } =
     key === undefined ? { source: upload.source(format), digest: undefined } : upload.digestedSource(format);
   const idempotency = key && digest && { key, bodyDigest: digest };

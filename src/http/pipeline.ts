@@ -12,7 +12,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ArrowSource, newSchemaCache } from '../arrow/stream/source-reader.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
-import type { TextFormat } from '../rows/answer-form.ts';
+import type { BodyFormat } from '../rows/bodies/body-format.ts';
 import { conversionBytes } from '../rows/bodies/row-conversion.ts';
 import type { NamesOfRoute } from '../wire/known-names.ts';
 import { Admission, type Permit } from './admission/admission.ts';
@@ -223,7 +223,7 @@ export class RequestPipeline {
       expectedBytes: declaredBytes(raw),
       schemas: this.#schemas,
     };
-    const open = (bytes: AsyncIterable<Uint8Array>, format: TextFormat | undefined) =>
+    const open = (bytes: AsyncIterable<Uint8Array>, format: BodyFormat | undefined) =>
       new ArrowSource(bytes, {
         ...parts,
         conversion: format && this.#deps.conversions.open(format, this.#maxBytes[prepared.body]),

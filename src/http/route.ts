@@ -19,7 +19,7 @@ import {
 } from '../kernel/ids.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
 import type { OperationDeps } from '../operations/operations.ts';
-import type { TextFormat } from '../rows/answer-form.ts';
+import type { BodyFormat } from '../rows/bodies/body-format.ts';
 import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { NameCheck } from '../wire/known-names.ts';
@@ -116,9 +116,9 @@ export interface Upload {
   /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
   text(): Promise<string>;
   /** `format`: of a body that is no Arrow. */
-  source(format?: TextFormat): ArrowSource;
+  source(format?: BodyFormat): ArrowSource;
   /** As `source`. `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
-  digestedSource(format?: TextFormat): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
+  digestedSource(format?: BodyFormat): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
   /** Of a multipart body. */
   parts(boundary: string): UploadedParts;
 }

@@ -13,6 +13,16 @@ export type AnswerForm =
   | { readonly kind: 'arrow stream' }
   | { readonly kind: 'text'; readonly format: TextFormat; readonly vectors: VectorText };
 
+/** Names that programs have for newline-delimited JSON. */
+export const ndjsonTypes = [
+  'application/x-ndjson',
+  'application/ndjson',
+  'application/jsonl',
+  'application/x-jsonl',
+  'application/jsonlines',
+  'application/x-jsonlines',
+];
+
 export const textTypes: Readonly<Record<TextFormat, string>> = {
   json: 'application/json',
   ndjson: 'application/x-ndjson',

@@ -101,7 +101,7 @@ test('CSV has its columns in the first line', async () => {
 test('what is not rows is refused with its position', async () => {
   assert.match(await refusal('[1]'), /row 1: an object is expected here/);
   assert.match(await refusal('{"a":1}\n{"a"'), /line 2 is not JSON/);
-  assert.match(await refusal('id,zip\n1\n'), /line 2: it has more or fewer cells/);
+  assert.match(await refusal('id,zip\n1\n'), /line 2: it has 1 cell, and there are 2 columns/);
   assert.match(await refusal(Buffer.from('PAR1')), /is a Parquet file/);
   assert.match(await refusal(Buffer.from('ARROW1\0\0nonsense')), /the Arrow data cannot be read/);
 });

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { DataType, Field } from '#src/arrow/schema/schema.ts';
+import { ndjsonTypes } from '#src/rows/answer-form.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { decodeFile } from '#test/fixtures/column-decoder.ts';
 import { encodeStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
@@ -177,6 +178,7 @@ describe('rows without Arrow', () => {
     assert.equal(await typeFor({ accept: '*/*' }), file);
     assert.equal(await typeFor({ accept: 'application/vnd.apache.arrow.file, application/json' }), file);
     assert.equal(await typeFor({ accept: 'text/csv;q=0.5, application/x-ndjson' }), '200 application/x-ndjson');
+    for (const type of ndjsonTypes) assert.equal(await typeFor({ accept: type }), `200 ${type}`);
     assert.equal(await typeFor({ accept: 'text/*' }), '200 text/csv; charset=utf-8');
     assert.equal(await typeFor({ accept: 'application/json; charset=UTF-8' }), '200 application/json');
     assert.equal(await typeFor({ accept: 'text/csv;charset=utf-8;q=0.5, */*;q=0.1' }), '200 text/csv; charset=utf-8');

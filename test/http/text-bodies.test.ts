@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
+import { ndjsonTypes } from '#src/rows/answer-form.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import type { TestService } from '#test/fixtures/service.ts';
@@ -136,8 +137,9 @@ describe('rows as text', () => {
       ['json', '[{"id":}]', /^row 1 is not JSON/],
       ['json', '[{"id":2}] x', /something follows the array of rows/],
       ['ndjson', lines({ id: 2 }, [3]), /^line 2: a row is an object/],
-      ['csv', 'id,at\n2\n', /^line 2: it has more or fewer cells than the first line has names$/],
-      ['csv', 'id,id\n2,3\n', /two columns have one name/],
+      ['csv', 'id,at\n2\n', /^line 2: it has 1 cell, and there are 2 columns$/],
+      ['csv', 'id,at,id\n2,,3\n', /^the first line: columns 1 and 3 are both named "id"$/],
+      ['csv', 'id,,at\n2,,3\n', /^the first line: column 2 of 3 has no name$/],
       ['csv', 'id;at\n2;3\n', /semicolons or tabs and no comma/],
       ['csv', 'id\tat\n2\t3\n', /semicolons or tabs and no comma/],
       ['csv', 'id,at\n2,"x\n', /a quotation mark is opened and not closed/],
@@ -147,6 +149,40 @@ describe('rows as text', () => {
     const bytes = Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]);
     refused(await send(`${table}/insert`, 'ndjson', bytes), 400, 13, /line 1: the text is not UTF-8/);
     assert.equal((await rowsIn(table)).length, 1);
+  });
+
+  test('CSV without a line of names has the columns of the table, in its order, and of a new one c1, c2 and so on', async () => {
+    const table = newName();
+    const absent = { 'content-type': 'text/csv; header=absent' };
+    const made = succeeded(await send(`${table}/create`, 'csv', '1,Ada\n2,Grace\n', absent));
+    assert.deepEqual(made.columns, [
+      { name: 'c1', type: 'int64' },
+      { name: 'c2', type: 'utf8' },
+    ]);
+    succeeded(await send(`${table}/merge_insert?on=c1`, 'csv', '2,Hopper\n', absent));
+    succeeded(
+      await send(`${table}/insert`, 'csv', 'c2,c1\nBarbara,3\n', { 'content-type': 'text/csv;header="present"' }),
+    );
+    const names = (await rowsIn(table)).map(({ c1, c2 }) => `${c1} ${c2}`);
+    assert.deepEqual(names.sort(), ['1 Ada', '2 Hopper', '3 Barbara']);
+    refused(
+      await send(`${table}/insert`, 'csv', '4\n', absent),
+      400,
+      13,
+      /^line 1: it has 1 cell, and there are 2 columns$/,
+    );
+  });
+
+  test('a type whose parameters cannot be honoured is refused by their name', async () => {
+    const typed = (type: string) => send(`${newName()}/create`, 'csv', 'id\n1\n', { 'content-type': type });
+    refused(await typed('text/csv; header=no'), 400, 13, /^content-type: header: expected present or absent$/);
+    refused(await typed('text/csv; charset=latin1'), 400, 13, /^content-type: charset: rows come as UTF-8$/);
+    succeeded(await typed('Text/CSV; charset="UTF-8"; header=present'));
+  });
+
+  test('newline-delimited JSON is taken under each name that it has', async () => {
+    for (const type of ndjsonTypes)
+      succeeded(await send(`${newName()}/create`, 'ndjson', '{"id":1}', { 'content-type': `${type}; charset=utf-8` }));
   });
 
   test('names of objects that JavaScript has of its own are columns like others (P12)', async () => {

@@ -9,7 +9,7 @@ import { parseBranch } from '../../wire/identifiers.ts';
 import { Common, Count, readFields, Version } from '../../wire/json-body.ts';
 import { checkNames } from '../../wire/known-names.ts';
 import { QueryBody, readQuery } from '../../wire/query-body.ts';
-import { answerParameters, answerTypes, readAnswerForm, typeOfForm } from '../accept.ts';
+import { answerParameters, answerTypes, readAnswerForm } from '../accept.ts';
 import { jsonRoute } from '../json-route.ts';
 import { bytesOf } from '../openapi/description.ts';
 import { headerText } from '../request-head.ts';
@@ -60,7 +60,8 @@ export const queryTableRoute = jsonRoute(queryTable, {
   answer: async (operation, { target: table, branch, body }, input): Promise<Answer> => {
     const { version } = body;
     const { scope, readFilter, checkNames, headers, query } = input;
-    const form = readAnswerForm({ accept: headerText(headers.accept), userAgent: headers['user-agent'] }, query);
+    const asked = { accept: headerText(headers.accept), userAgent: headers['user-agent'] };
+    const { form, contentType } = readAnswerForm(asked, query);
     const result = await withEitherQuotes(readFilter, (read) =>
       operation({ table, branch, version, form, spec: readQuery(body, read, checkNames) }, scope),
     );
@@ -68,7 +69,7 @@ export const queryTableRoute = jsonRoute(queryTable, {
       const facts = result.facts();
       return { version: facts?.version, readRows: facts?.rows };
     };
-    return { contentType: typeOfForm(form), bytes: result.whole ?? result.parts, audit };
+    return { contentType, bytes: result.whole ?? result.parts, audit };
   },
   render: (answer) => answer,
 });

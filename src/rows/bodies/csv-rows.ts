@@ -1,6 +1,7 @@
-/** Rows of CSV (RFC 4180), whose first line names the columns. */
+/** Rows of CSV (RFC 4180), whose first line names the columns, unless it is a row. */
 import { once } from 'node:events';
 import { CsvError, type Parser, parse } from 'csv-parse';
+import type { Schema } from '../../arrow/schema/schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { type LeftOut, mostRowBytes, orLeftOut, type Row, type RowSource, rowTooLong } from './row-source.ts';
 
@@ -10,6 +11,12 @@ const notText = Symbol('not UTF-8');
 type CsvRead = { readonly record: Cells; readonly info: { readonly lines: number } } | null;
 
 type Cells = readonly (string | null | typeof notText)[];
+
+interface CsvOf {
+  readonly leftOut: LeftOut;
+  readonly table: Schema | undefined;
+  readonly hasHeader: boolean;
+}
 
 /**
  * A cell without text is NULL, and one of two quotation marks an empty text. Lines without text are passed over, but where there is one
@@ -28,9 +35,13 @@ export class CsvRows implements RowSource {
   #line = 0;
   #failure: Error | undefined;
   readonly #leftOut: LeftOut;
+  readonly #hasHeader: boolean;
 
-  constructor(leftOut?: LeftOut) {
+  /** Without `header`, the columns are those of the table in its order, and of a new one c1, c2 and so on. */
+  constructor({ leftOut, table, hasHeader }: CsvOf) {
     this.#leftOut = leftOut;
+    this.#hasHeader = hasHeader;
+    if (!hasHeader) this.#columns = table?.fields.map(({ name }) => name);
     this.#parser.on('error', (error) => {
       this.#failure = error;
     });
@@ -53,7 +64,8 @@ export class CsvRows implements RowSource {
       rows.push(...this.#read());
     }
     this.#require();
-    if (this.#columns === undefined) throw invalidInput('the CSV has no line with the names of its columns');
+    if (this.#columns === undefined && this.#hasHeader)
+      throw invalidInput('the CSV has no line with the names of its columns');
     return rows;
   }
 
@@ -66,8 +78,8 @@ export class CsvRows implements RowSource {
       const isEmpty = cells.length === 1 && cells[0] === null;
       if (isEmpty && this.#columns?.length !== 1) continue;
       if (this.#columns === undefined) {
-        this.#columns = namesIn(cells);
-        continue;
+        this.#columns = this.#hasHeader ? namesIn(cells) : cells.map((_, i) => `c${i + 1}`);
+        if (this.#hasHeader) continue;
       }
       const columns = this.#columns;
       const row = orLeftOut(this.#leftOut, () => rowOf(columns, cells, info.lines));
@@ -95,10 +107,14 @@ function rowOf(columns: readonly string[], cells: Cells, lastLine: number): Row 
   const place = `line ${lastLine - breaks}`;
   if (cells.includes(notText)) throw invalidInput(`${place}: the text is not UTF-8`);
   if (cells.length !== columns.length) {
-    throw invalidInput(`${place}: it has more or fewer cells than the first line has names`);
+    throw invalidInput(
+      `${place}: it has ${countOf(cells.length, 'cell')}, and there are ${countOf(columns.length, 'column')}`,
+    );
   }
   return { values: Object.fromEntries(columns.map((name, i) => [name, cells[i]])), place };
 }
+
+const countOf = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 const breaksIn = (cell: string): number => cell.split('\n').length - 1;
 
@@ -122,9 +138,15 @@ const faults: Readonly<Record<string, string>> = {
 function namesIn(cells: Cells): readonly string[] {
   if (cells.includes(notText)) throw invalidInput('the first line: the text is not UTF-8');
   const names = cells.map((name) => String(name ?? ''));
-  if (new Set(names).size < names.length) throw invalidInput('the first line: two columns have one name');
   if (names.length === 1 && /[;\t]/.test(names.join()))
     throw invalidInput('the first line has semicolons or tabs and no comma; cells are separated by commas');
-  if (names.includes('')) throw invalidInput('the first line: a column has no name');
+  const columns = new Map<string, number>();
+  for (const [i, name] of names.entries()) {
+    if (name === '') throw invalidInput(`the first line: column ${i + 1} of ${names.length} has no name`);
+    const before = columns.get(name);
+    if (before !== undefined)
+      throw invalidInput(`the first line: columns ${before} and ${i + 1} are both named ${JSON.stringify(name)}`);
+    columns.set(name, i + 1);
+  }
   return names;
 }

@@ -8,8 +8,8 @@ import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import type { TextFormat } from '../answer-form.ts';
-import { textFormatOf } from './body-format.ts';
+import { nearest } from '../../kernel/nearest-word.ts';
+import { type BodyFormat, textFormatOf } from './body-format.ts';
 import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
@@ -35,17 +35,17 @@ const valuesPerByte = 16;
 export const conversionBytes = (contentType: string | undefined): number =>
   textFormatOf(contentType) === undefined ? 0 : valuesPerByte * (firstBytes + batchBytes);
 
-const sources: Readonly<Record<TextFormat, new (leftOut?: LeftOut) => RowSource>> = {
-  json: JsonRows,
-  ndjson: NdjsonRows,
-  csv: CsvRows,
-};
+function sourceOf({ format, table, leftOut }: ConversionOf): RowSource {
+  if (format === 'json') return new JsonRows(leftOut);
+  if (format === 'ndjson') return new NdjsonRows(leftOut);
+  return new CsvRows({ leftOut, table, hasHeader: format === 'csv' });
+}
 
 interface ConversionOf {
-  readonly format: TextFormat;
+  readonly format: BodyFormat;
   /** The table that the rows are for; undefined makes the types of a new one. */
   readonly table?: Schema | undefined;
-  /** Columns of a new table whose types are not to be inferred, by their names. */
+  /** Columns whose types are not to be inferred, by their names. Rows of JSON have them also where none of the first names them. */
   readonly given?: ReadonlyMap<string, Field> | undefined;
   readonly leftOut?: LeftOut;
   /** A column of texts takes any value as its JSON, which is how it is inferred for a new table; false where a table is given. */
@@ -53,7 +53,7 @@ interface ConversionOf {
 }
 
 export class RowConversion {
-  readonly #format: TextFormat;
+  readonly #isCsv: boolean;
   readonly #source: RowSource;
   readonly #given: ReadonlyMap<string, Field>;
   readonly #table: Schema | undefined;
@@ -64,9 +64,10 @@ export class RowConversion {
   #rows: Row[] = [];
   #bytes = 0;
 
-  constructor({ format, table, given = new Map(), leftOut, takesAny = table === undefined }: ConversionOf) {
-    this.#format = format;
-    this.#source = new sources[format](leftOut);
+  constructor(conversion: ConversionOf) {
+    const { format, table, given = new Map(), leftOut, takesAny = table === undefined } = conversion;
+    this.#isCsv = format !== 'json' && format !== 'ndjson';
+    this.#source = sourceOf(conversion);
     this.#leftOut = leftOut;
     this.#table = table;
     this.#takesAny = takesAny;
@@ -138,15 +139,16 @@ export class RowConversion {
 
   #columnsOf(rows: readonly Row[]): readonly Field[] {
     if (rows.length === 0 && this.#table === undefined) throw invalidInput('there are no rows to see columns in');
-    const seen = new SeenColumns(this.#format === 'csv');
+    const seen = new SeenColumns(this.#isCsv);
     for (const row of rows) seen.see(row);
-    return this.#table === undefined ? seen.fields(this.#given) : seen.fieldsOf(this.#table);
+    seen.requireNamed(this.#given);
+    return this.#table === undefined ? seen.fields(this.#given) : seen.fieldsOf(this.#table, this.#given);
   }
 
   *#batch(fields: readonly Field[], rows: readonly Row[]): Generator<Uint8Array, void, void> {
     const maker = new ColumnMaker({
       place: (row) => rows[row]!.place,
-      isText: this.#format === 'csv',
+      isText: this.#isCsv,
       takesAny: this.#takesAny,
     });
     const values = valuesByColumn(fields, rows);
@@ -207,27 +209,39 @@ class SeenColumns {
     }
   }
 
+  /** A column of JSON may come in a later row, but where its name is near to one that is there it is misspelt. */
+  requireNamed(given: ReadonlyMap<string, Field>): void {
+    const names = [...this.#columns.keys()];
+    const others = (name: string) => names.filter((each) => withoutDigits(each) !== withoutDigits(name));
+    const isMisspelt = (name: string) =>
+      !this.#columns.has(name) && (this.#isText || nearest(name, others(name)) !== undefined);
+    const missing = [...given.keys()].find(isMisspelt);
+    if (missing === undefined) return;
+    throw invalidInput(`there is no column ${JSON.stringify(missing)}; the columns are ${names.join(', ')}`);
+  }
+
   /** Of the types that their values have. */
   fields(given: ReadonlyMap<string, Field>): readonly Field[] {
     if (this.#columns.size === 0) throw invalidInput('the rows have no columns');
-    const missing = [...given.keys()].find((name) => !this.#columns.has(name));
-    if (missing !== undefined) {
-      const names = [...this.#columns.keys()].join(', ');
-      throw invalidInput(`there is no column ${JSON.stringify(missing)}; the columns are ${names}`);
-    }
-    return [...this.#columns].map(([name, { values }]) => given.get(name) ?? values.field(name, true));
+    const later = [...given].filter(([name]) => !this.#columns.has(name)).map(([, field]) => field);
+    const seen = [...this.#columns].map(([name, { values }]) => given.get(name) ?? values.field(name, true));
+    return [...seen, ...later];
   }
 
   /** Of the types that the table has for them. */
-  fieldsOf(table: Schema): readonly Field[] {
+  fieldsOf(table: Schema, given: ReadonlyMap<string, Field>): readonly Field[] {
     const known = new Set(table.fields.map(({ name }) => name));
     for (const [name, { place }] of this.#columns) if (!known.has(name)) throw unknownColumn(name, place);
     return table.fields.flatMap((field) => {
       const column = this.#columns.get(field.name);
-      return column === undefined ? [] : [fieldSeen(field, column.values)];
+      if (column !== undefined) return [fieldSeen(field, column.values)];
+      return given.has(field.name) ? [field] : [];
     });
   }
 }
+
+/** Columns that are numbered have names as near as misspelt ones. */
+const withoutDigits = (name: string): string => name.replaceAll(/\d/g, '');
 
 const unknownColumn = (name: string, place: string) =>
   invalidInput(`${place}: ${refuseColumn([name], 'does not exist in the table').message}`);
@@ -256,7 +270,7 @@ function valuesByColumn(fields: readonly Field[], rows: readonly Row[]): readonl
       const column = places.get(name);
       if (column === undefined) {
         throw invalidInput(
-          `${place}: column ${JSON.stringify(name)} is in none of the first rows, of which the columns are taken (${firstRows} rows, or ${firstBytes} bytes)`,
+          `${place}: column ${JSON.stringify(name)} is in none of the first rows, of which the columns are taken (${firstRows} rows, or ${firstBytes} bytes); name it in one of them, with null where it has no value, or load the file with --types ${name}=TYPE`,
         );
       }
       columns[column]![row] = values[name];
