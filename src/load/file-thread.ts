@@ -10,11 +10,11 @@ const answerBytes = 1 << 20;
 /** Smaller ones may share their memory with others. */
 const leastMovedBytes = 64 << 10;
 
-const { name, path, known, leavesOut } = workerData as FileToRead;
+const { known, leavesOut, ...file } = workerData as FileToRead;
 const leftOut: string[] | undefined = leavesOut ? [] : undefined;
 
 async function* messages(): AsyncGenerator<RowMessage> {
-  await using input = await openInput(name, path, nothing());
+  await using input = await openInput({ ...file, stdin: nothing() });
   const { totalBytes } = input;
   for await (const message of messagesByFormat(input, { ...known, leftOut })) {
     const readShare = message.readShare ?? (totalBytes === undefined ? undefined : input.bytesRead / totalBytes);
@@ -26,10 +26,11 @@ async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 const all = messages();
 
+/** A batch goes with its dictionaries, whose memory it may share. */
 async function next(): Promise<FromFile> {
   const ready: RowMessage[] = [];
   try {
-    for (let bytes = 0; bytes < answerBytes; ) {
+    for (let bytes = 0; bytes < answerBytes || ready.at(-1)?.kind === 'dictionary batch'; ) {
       const { done, value } = await all.next();
       if (done) return { messages: ready, leftOut: leftOut?.splice(0) ?? [], isEnd: true };
       ready.push(value);

@@ -8,15 +8,14 @@ import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { allRows, BatchPlan } from '../arrow/column/batch-plan.ts';
 import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.ts';
 import { asBuffer, type Block, bytesOfMessage } from '../arrow/format/ipc-file.ts';
-import { prefixBytes, readMessage } from '../arrow/format/message.ts';
-import { readSchemaTable } from '../arrow/schema/read-schema.ts';
+import { prefixBytes } from '../arrow/format/message.ts';
 import { type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
 import { cellOf } from '../rows/answers/cell-text.ts';
 import { TextOut } from '../rows/answers/text-out.ts';
 import { ColumnMaker } from '../rows/bodies/column-maker.ts';
 import { parseExactly } from '../rows/bodies/json-rows.ts';
 import { schemaBytes } from '../rows/bodies/schema-bytes.ts';
-import { messagesIn, type RowMessage, streamOf } from './row-messages.ts';
+import { messagesIn, type RowMessage, schemaOfMessage, streamOf } from './row-messages.ts';
 
 export async function* fittedTo(
   table: Schema | undefined,
@@ -50,8 +49,7 @@ class FittingColumns {
 
   /** undefined where all columns stay as they are. */
   static of(schemaMessage: Uint8Array, table: Schema): FittingColumns | undefined {
-    const schema = readMessage(asBuffer(schemaMessage).subarray(prefixBytes)).header;
-    const columns = readSchemaTable(schema).fields.map((from): ColumnFit => {
+    const columns = schemaOfMessage(schemaMessage).fields.map((from): ColumnFit => {
       const to = table.fields.find(({ name }) => name === from.name);
       return to === undefined || typeName(to) === typeName(from) || !mayBecome(from, to)
         ? { from, to: from }

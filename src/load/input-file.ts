@@ -7,7 +7,8 @@ import { createGunzip } from 'node:zlib';
 import { magicAtEnd } from '../arrow/format/message.ts';
 import { invalidInput } from '../kernel/errors.ts';
 
-export type InputFormat = 'csv' | 'json' | 'ndjson' | 'arrow' | 'parquet';
+export const inputFormats = ['csv', 'csv-without-header', 'json', 'ndjson', 'arrow', 'parquet'] as const;
+export type InputFormat = (typeof inputFormats)[number];
 
 export interface InputFile extends AsyncDisposable {
   /** As it was given. */
@@ -26,18 +27,23 @@ export interface InputFile extends AsyncDisposable {
 const pieceBytes = 64 << 10;
 const headBytes = 4 << 10;
 
-export async function openInput(
-  name: string,
-  path: string | undefined,
-  stdin: AsyncIterable<Uint8Array>,
-): Promise<InputFile> {
-  if (path === undefined) return Input.begin({ name, path, source: stdin, totalBytes: undefined, handle: undefined });
+interface InputPlace {
+  readonly name: string;
+  readonly path: string | undefined;
+  readonly stdin: AsyncIterable<Uint8Array>;
+  /** undefined leaves it to how the file begins, and to its name. */
+  readonly format: InputFormat | undefined;
+}
+
+export async function openInput({ name, path, stdin, format }: InputPlace): Promise<InputFile> {
+  const input = { name, path, format };
+  if (path === undefined) return Input.begin({ ...input, source: stdin, totalBytes: undefined, handle: undefined });
   const handle = await open(path, constants.O_RDONLY);
   try {
     const stat = await handle.stat();
     if (stat.isDirectory()) throw invalidInput('it is a folder');
     const source = handle.createReadStream({ highWaterMark: pieceBytes, autoClose: false });
-    return await Input.begin({ name, path, source, totalBytes: stat.isFile() ? stat.size : undefined, handle });
+    return await Input.begin({ ...input, source, totalBytes: stat.isFile() ? stat.size : undefined, handle });
   } catch (error) {
     await handle.close();
     throw error;
@@ -75,6 +81,7 @@ export function readTwice(pipe: InputFile): { readonly first: InputFile; readonl
 interface InputSource {
   readonly name: string;
   readonly path: string | undefined;
+  readonly format: InputFormat | undefined;
   readonly source: AsyncIterable<Uint8Array>;
   readonly totalBytes: number | undefined;
   readonly handle: FileHandle | undefined;
@@ -101,7 +108,8 @@ class Input implements InputFile {
 
   static async begin(source: InputSource): Promise<Input> {
     const input = new Input(source);
-    input.format = formatOf(await input.#head(), source.name);
+    const head = await input.#head();
+    input.format = source.format ?? formatOf(head, source.name);
     return input;
   }
 
@@ -180,7 +188,25 @@ const formatsByExtension: Readonly<Record<string, InputFormat>> = {
   '.ndjson': 'ndjson',
   '.jsonl': 'ndjson',
   '.csv': 'csv',
+  '.parquet': 'parquet',
+  '.arrow': 'arrow',
+  '.arrows': 'arrow',
+  '.feather': 'arrow',
 };
+
+/** How files begin that people take for tables. */
+const otherFiles = [
+  { begins: 'PK\u0003\u0004', what: 'a ZIP archive, as workbooks of spreadsheets are' },
+  { begins: '\u0028\u00b5\u002f\u00fd', what: 'compressed with zstd, and gzip alone is read' },
+  { begins: 'BZh', what: 'compressed with bzip2, and gzip alone is read' },
+  { begins: '\u00fd7zXZ', what: 'compressed with xz, and gzip alone is read' },
+  { begins: 'SQLite format 3', what: 'a database of SQLite' },
+  { begins: 'Obj\u0001', what: 'Avro' },
+  { begins: 'ORC', what: 'ORC' },
+  { begins: 'FEA1', what: 'Feather of version 1, and version 2 alone is read' },
+  { begins: '\u00ff\u00fe', what: 'text of UTF-16, and UTF-8 alone is read' },
+  { begins: '\u00fe\u00ff', what: 'text of UTF-16, and UTF-8 alone is read' },
+];
 
 const streamMarker = Buffer.from([255, 255, 255, 255]);
 
@@ -189,8 +215,17 @@ export function formatOf(head: Buffer, name: string): InputFormat {
   if (head.subarray(0, 4).equals(Buffer.from('PAR1'))) return 'parquet';
   if (head.subarray(0, magicAtEnd.length).equals(magicAtEnd) || head.subarray(0, 4).equals(streamMarker))
     return 'arrow';
+  if (head.includes(0)) {
+    const other = otherFiles.find(({ begins }) => head.toString('latin1', 0, begins.length) === begins);
+    throw invalidInput(`it is ${other?.what ?? 'no text, and begins neither as Arrow nor as Parquet does'}`);
+  }
   const [, first] = /^\ufeff?\s*(\S)/.exec(head.toString('utf8', 0, 1_024)) ?? [];
-  const named = formatsByExtension[extname(name.replace(/\.gz$/i, '')).toLowerCase()];
-  if (named === 'csv' || (named === undefined && first !== undefined && !'[{'.includes(first))) return 'csv';
-  return first === '[' ? 'json' : 'ndjson';
+  const extension = extname(name.replace(/\.gz$/i, '')).toLowerCase();
+  const named = formatsByExtension[extension];
+  const isBinary = named === 'parquet' || named === 'arrow';
+  const isCsv = (named === undefined || isBinary) && first !== undefined && !'[{'.includes(first);
+  const text = named === 'csv' || isCsv ? 'csv' : first === '[' ? 'json' : 'ndjson';
+  if (!isBinary) return text;
+  const what = first === undefined ? 'is empty' : `looks like ${text}: with --format ${text}, load reads it`;
+  throw invalidInput(`its name ends in ${extension}, but it does not begin as such a file does, and ${what}`);
 }

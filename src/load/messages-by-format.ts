@@ -36,6 +36,7 @@ export async function* messagesByFormat(
       return;
     }
     case 'csv':
+    case 'csv-without-header':
     case 'json':
     case 'ndjson': {
       const given = new Map(types.map((field) => [field.name, field]));

@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { invalidInput } from '../kernel/errors.ts';
-import type { InputFile } from './input-file.ts';
+import type { InputFile, InputFormat } from './input-file.ts';
 import { type KnownColumns, messagesByFormat } from './messages-by-format.ts';
 import type { RowMessage } from './row-messages.ts';
 
@@ -13,6 +13,7 @@ import type { RowMessage } from './row-messages.ts';
 export interface FileToRead {
   readonly name: string;
   readonly path: string;
+  readonly format: InputFormat;
   readonly known: Omit<KnownColumns, 'leftOut'>;
   readonly leavesOut: boolean;
 }
@@ -27,16 +28,16 @@ const youngMiB = 4;
 
 /** `InvalidInput` names the file and the place at fault. */
 export async function* messagesOfFile(input: InputFile, known: KnownColumns): AsyncGenerator<RowMessage> {
-  const { name, path } = input;
+  const { name, path, format } = input;
   try {
-    yield* path === undefined ? messagesByFormat(input, known) : messagesOfThread({ name, path }, known);
+    yield* path === undefined ? messagesByFormat(input, known) : messagesOfThread({ name, path, format }, known);
   } catch (error) {
     throw invalidInput(`${name}: ${error instanceof Error ? error.message : String(error)}`, error);
   }
 }
 
 async function* messagesOfThread(
-  file: Pick<FileToRead, 'name' | 'path'>,
+  file: Pick<FileToRead, 'name' | 'path' | 'format'>,
   { leftOut, ...known }: KnownColumns,
 ): AsyncGenerator<RowMessage> {
   const workerData: FileToRead = { ...file, known, leavesOut: leftOut !== undefined };

@@ -2,6 +2,8 @@
 import { DataType, makeData, Null, RecordBatch, type Schema, Struct, Table, tableToIPC } from 'apache-arrow';
 import { asBuffer, endMarker } from '../arrow/format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../arrow/format/message.ts';
+import { readSchemaTable } from '../arrow/schema/read-schema.ts';
+import type { Schema as TableSchema } from '../arrow/schema/schema.ts';
 import type { RowConversion } from '../rows/bodies/row-conversion.ts';
 
 export interface RowMessage {
@@ -13,6 +15,9 @@ export interface RowMessage {
   /** Of the file, so much is behind it; undefined where the bytes that were read say so. */
   readonly readShare?: number;
 }
+
+export const schemaOfMessage = (message: Uint8Array): TableSchema =>
+  readSchemaTable(readMessage(asBuffer(message).subarray(prefixBytes)).header);
 
 export const streamOf = (messages: readonly Uint8Array[]): Buffer => Buffer.concat([...messages, endMarker]);
 

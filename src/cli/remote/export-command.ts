@@ -63,7 +63,7 @@ export const exportCommand: Command = {
       return;
     }
     const bytes = Readable.fromWeb(answer.body);
-    await keep(inFormat(file, bytes), resolve(context.cwd, file), context);
+    await keep(inFormat(file, bytes), file, context);
     await write(context.stdout, `${file} has ${table} as it is at version ${version}\n`);
   },
 };
@@ -93,7 +93,8 @@ async function* arrayOf(lines: Readable): AsyncGenerator<string> {
 }
 
 /** Beside its place until it is whole: a file that is there already stays as it is when something breaks. */
-async function keep(bytes: Readable, path: string, { stderr, clock }: CliContext): Promise<void> {
+async function keep(bytes: Readable, file: string, { cwd, stderr, clock }: CliContext): Promise<void> {
+  const path = resolve(cwd, file);
   const beside = join(dirname(path), `.${basename(path)}.${process.pid}`);
   const progress = new Progress(stderr, clock, undefined);
   let read = 0;
@@ -107,7 +108,8 @@ async function keep(bytes: Readable, path: string, { stderr, clock }: CliContext
     await rename(beside, path);
   } catch (error) {
     await rm(beside, { force: true });
-    throw new CliError(`${path} is not written: ${error instanceof Error ? error.message : error}`, { cause: error });
+    const why = error instanceof Error ? error.message.replaceAll(beside, path) : error;
+    throw new CliError(`${file} is not written: ${why}`, { cause: error });
   } finally {
     progress.end();
   }

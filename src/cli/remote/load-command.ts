@@ -7,7 +7,8 @@ import { existsSync, globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { RecordBatchReader } from 'apache-arrow';
 import { type OptionValues, optional, withDefault } from '../../config/options.ts';
-import { boolean, listOf, path, text } from '../../config/value-types.ts';
+import { boolean, listOf, oneOf, path, text } from '../../config/value-types.ts';
+import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { streamOf } from '../../load/row-messages.ts';
 import { typeAssignment } from '../arrow.ts';
@@ -31,6 +32,10 @@ const loadOptions = {
   types: optional(listOf(typeAssignment), {
     flag: 'types',
     doc: 'Types of columns of a table that is new, or replaced. Otherwise docs/rows.md says how they follow from the values.',
+  }),
+  format: optional(oneOf(inputFormats), {
+    flag: 'format',
+    doc: 'What the files are. Without it, how each begins decides, and then its name.',
   }),
   dryRun: withDefault(boolean, {
     flag: 'dry-run',
@@ -67,8 +72,9 @@ export const loadCommand: Command = {
     if (given.dryRun) return printColumns(files[0]!, given, context);
     const mode = modeOf(given);
     const service = serviceClient(given, reading.values, context);
-    const { types, run: label, refused: refusedFile } = given;
-    const row = await new Load({ table: table!, files, mode, types, label, refusedFile, service, context }).run();
+    const { types, format, run: label, refused: refusedFile } = given;
+    const how = { mode, format, types, label, refusedFile };
+    const row = await new Load({ table: table!, files, ...how, service, context }).run();
     await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
     const { parts, partsThereBefore } = row;
     if (partsThereBefore > 0)
@@ -100,8 +106,12 @@ function filesOf(pattern: string, cwd: string): readonly string[] {
   return found;
 }
 
-async function printColumns(file: string, { types, ...given }: GivenToLoad, context: CliContext): Promise<void> {
-  await using input = await inputOf(file, context);
+async function printColumns(
+  file: string,
+  { types, format, ...given }: GivenToLoad,
+  context: CliContext,
+): Promise<void> {
+  await using input = await inputOf(file, format, context);
   for await (const { bytes } of messagesOfFile(input, { types })) {
     const { fields } = RecordBatchReader.from(streamOf([bytes])).open().schema;
     const rows = fields.map(({ name, type, nullable }) => ({ column: name, type: String(type), nullable }));

@@ -3,17 +3,17 @@
 import { appendFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { IpcFile } from '../../arrow/format/ipc-file.ts';
-import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { type InputFile, openInput, readTwice } from '../../load/input-file.ts';
+import { type InputFile, type InputFormat, openInput, readTwice } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
 import { untilAnswered } from '../../load/retries.ts';
-import { streamOf } from '../../load/row-messages.ts';
+import { schemaOfMessage, streamOf } from '../../load/row-messages.ts';
+import { arrowStreamType } from '../../rows/answer-form.ts';
 import { type CliContext, CliError } from '../command.ts';
+import { LoadTarget } from './load-target.ts';
 import type { PrintedRow } from './printed-rows.ts';
 import { type ServiceClient, ServiceRefusal, ServiceSilent } from './service-client.ts';
 import { tableRoute } from './table-commands.ts';
@@ -22,15 +22,21 @@ export type LoadMode =
   | { readonly kind: 'upsert'; readonly on: readonly string[] }
   | { readonly kind: 'append' | 'replace' };
 
-export const inputOf = (file: string, { cwd, stdin }: CliContext): Promise<InputFile> =>
-  openInput(file, file === '-' ? undefined : resolve(cwd, file), stdin).catch((cause: Error) => {
-    throw new CliError(`${file} cannot be read: ${cause.message}`, { cause });
+export const inputOf = (
+  name: string,
+  format: InputFormat | undefined,
+  { cwd, stdin }: CliContext,
+): Promise<InputFile> =>
+  openInput({ name, path: name === '-' ? undefined : resolve(cwd, name), stdin, format }).catch((cause: Error) => {
+    throw new CliError(`${name} cannot be read: ${cause.message}`, { cause });
   });
 
 export interface LoadParts {
   readonly table: string;
   readonly files: readonly string[];
   readonly mode: LoadMode;
+  /** Of the files; undefined leaves it to each. */
+  readonly format: InputFormat | undefined;
   /** Of columns of a table that is new, or replaced. */
   readonly types: readonly Field[] | undefined;
   /** Makes other keys. */
@@ -41,8 +47,6 @@ export interface LoadParts {
   readonly context: CliContext;
 }
 
-const arrowStream = 'application/vnd.apache.arrow.stream';
-
 /** Of a part. */
 interface Loaded {
   readonly num_inserted_rows?: number;
@@ -51,6 +55,7 @@ interface Loaded {
 
 export class Load {
   readonly #parts: LoadParts;
+  readonly #target: LoadTarget;
   readonly #sum = { rows: 0, refused: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
   readonly #leftOut: string[] | undefined;
   /** The standard input, of which the first rows were looked at. */
@@ -58,6 +63,7 @@ export class Load {
 
   constructor(parts: LoadParts) {
     this.#parts = parts;
+    this.#target = new LoadTarget(parts.table, (attempt) => this.#ask(attempt));
     this.#leftOut = parts.refusedFile === undefined ? undefined : [];
   }
 
@@ -65,38 +71,54 @@ export class Load {
   async run(): Promise<PrintedRow & { readonly parts: number; readonly partsThereBefore: number }> {
     const { table, mode, refusedFile } = this.#parts;
     if (refusedFile !== undefined) await writeFile(refusedFile, '');
-    if (mode.kind === 'replace') await this.#replace();
-    else await this.#addParts(mode);
+    try {
+      if (mode.kind === 'replace') await this.#replace();
+      else await this.#addParts(mode);
+    } catch (error) {
+      throw error instanceof LancegateError ? this.#unreadable(error) : error;
+    }
     return { table, ...this.#sum };
   }
 
+  /** A table that is not there gets its columns with the first part, so that a load that fails before leaves none. */
   async #addParts(mode: Exclude<LoadMode, { readonly kind: 'replace' }>): Promise<void> {
-    const { table, files, types, label, context } = this.#parts;
-    const schema = (await this.#schema()) ?? (await this.#make());
-    requireTypes(schema, types);
-    const { location } = await this.#ask((service) =>
-      service.json<DescribedPlace>(tableRoute(table, 'describe'), { body: {} }),
-    );
+    const { table, files, types } = this.#parts;
+    const there = await this.#target.described();
+    const made = there === undefined || there.is_only_declared === true ? await this.#columnsOfFile() : undefined;
+    const columns = made?.columns ?? (await this.#target.columns());
+    if (made === undefined) requireTypes(columns, types);
     const on = mode.kind === 'upsert' ? mode.on : [];
-    // A table that was dropped and made again is at another location, and has nothing of what was loaded before.
-    const keys = new PartKeys([table, location, mode.kind, ...on, label]);
     const query = on.map((column) => `on=${encodeURIComponent(column)}`).join('&');
     const route = mode.kind === 'upsert' ? tableRoute(table, `merge_insert?${query}`) : tableRoute(table, 'insert');
-    for (const file of files) {
-      await using input = (file === '-' && this.#pipe) || (await inputOf(file, context));
-      const progress = new Progress(context.stderr, context.clock, input.totalBytes);
-      const messages = messagesOfFile(input, { table: schema, leftOut: this.#leftOut });
-      try {
-        for await (const part of readAhead(partsOf(messages))) {
-          await this.#send(route, part, keys.next(part), file);
-          await this.#keepRefused(file);
-          progress.show({ bytes: bytesOf(input, part), rows: this.#sum.rows });
-        }
-      } finally {
-        progress.end();
+    let keys: PartKeys | undefined;
+    const send = async (part: RowsPart, file: string): Promise<void> => {
+      keys ??= this.#keysAt(there?.location ?? (await this.#target.declare()), mode.kind, on);
+      await this.#send(route, part, keys.next(part), file);
+    };
+    for (const file of files) await this.#addFile(file, columns, send);
+    if (made !== undefined && keys === undefined) await this.#target.makeEmpty(made.schema);
+  }
+
+  async #addFile(file: string, table: Schema, send: (part: RowsPart, file: string) => Promise<void>): Promise<void> {
+    const { types, format, context } = this.#parts;
+    await using input = (file === '-' && this.#pipe) || (await inputOf(file, format, context));
+    const progress = new Progress(context.stderr, context.clock, input.totalBytes);
+    try {
+      for await (const part of readAhead(partsOf(messagesOfFile(input, { table, types, leftOut: this.#leftOut })))) {
+        await send(part, file);
         await this.#keepRefused(file);
+        progress.show({ bytes: bytesOf(input, part), rows: this.#sum.rows });
       }
+    } finally {
+      progress.end();
+      await this.#keepRefused(file);
     }
+  }
+
+  /** A table that was dropped and made again is at another location, and has nothing of what was loaded before. */
+  #keysAt(location: string, kind: LoadMode['kind'], on: readonly string[]): PartKeys {
+    const { table, label } = this.#parts;
+    return new PartKeys([table, location, kind, ...on, label]);
   }
 
   /** A line for each row that was left out since the last time. */
@@ -109,7 +131,7 @@ export class Load {
   }
 
   async #send(route: string, part: RowsPart, key: string, file: string): Promise<void> {
-    const content = { type: arrowStream, bytes: part.body };
+    const content = { type: arrowStreamType, bytes: part.body };
     const attempt = async (service: ServiceClient) => {
       const response = await service.ask(route, { content, headers: { 'idempotency-key': key } });
       const isReplay = response.headers.get('idempotency-replayed') === 'true';
@@ -120,7 +142,7 @@ export class Load {
     };
     const place = `${file}, rows ${part.rowsBefore + 1} to ${part.rowsBefore + part.rows}`;
     const { isReplay, answer } = await this.#ask(attempt).catch((error) => {
-      throw stopped(error, place);
+      throw stopped(error, place, this.#sum.parts);
     });
     this.#sum.rows += part.rows;
     this.#sum.inserted += answer.num_inserted_rows ?? 0;
@@ -129,51 +151,42 @@ export class Load {
     if (isReplay) this.#sum.partsThereBefore += 1;
   }
 
+  #unreadable(error: LancegateError): CliError {
+    const { parts, rows } = this.#sum;
+    const before = parts === 0 ? 'nothing is loaded' : `${rows} rows before it are loaded`;
+    return new CliError(`${error.message}; ${before}`, { cause: error });
+  }
+
   #ask<Answer>(attempt: (service: ServiceClient) => Promise<Answer>): Promise<Answer> {
     const { service, context } = this.#parts;
     return untilAnswered(() => attempt(service), { clock: context.clock, pause, mayPass });
   }
 
-  /** undefined where there is no table. */
-  async #schema(): Promise<Schema | undefined> {
-    const route = tableRoute(this.#parts.table, 'query');
-    const asked = { body: { filter: '1 = 0', k: 1 }, accept: 'application/vnd.apache.arrow.file' };
-    try {
-      const bytes = await this.#ask(async (service) => (await service.ask(route, asked)).arrayBuffer());
-      return readSchemaOfIpcFile(Buffer.from(bytes) as IpcFile);
-    } catch (error) {
-      if (error instanceof ServiceRefusal && error.status === 404) return undefined;
-      throw error;
-    }
-  }
-
-  /** A table without rows, of the columns of the first file. */
-  async #make(): Promise<Schema | undefined> {
-    const { table, files, types, context } = this.#parts;
-    const opened = await inputOf(files[0]!, context);
+  /** Those of the first file, which a new table gets. */
+  async #columnsOfFile(): Promise<{ readonly schema: Buffer; readonly columns: Schema }> {
+    const { files, types, format, context } = this.#parts;
+    const opened = await inputOf(files[0]!, format, context);
     const { first, second } = files[0] === '-' ? readTwice(opened) : { first: opened, second: undefined };
     this.#pipe = second;
     await using _closed = second === undefined ? opened : undefined;
-    for await (const { bytes } of messagesOfFile(first, { types, leftOut: this.#leftOut })) {
-      const content = { type: arrowStream, bytes: streamOf([bytes]) as Buffer<ArrayBuffer> };
-      const headers = { 'idempotency-key': `load-create-${context.clock.nowMs()}-${process.pid}` };
-      await this.#ask((service) => service.ask(tableRoute(table, 'create'), { content, headers }));
-      break;
+    const leftOut: string[] | undefined = this.#leftOut && []; // the rows are read again
+    for await (const { bytes } of messagesOfFile(first, { types, leftOut })) {
+      const schema = Buffer.from(bytes);
+      return { schema, columns: schemaOfMessage(schema) };
     }
-    this.#leftOut?.splice(0); // the rows are read again
-    return await this.#schema();
+    throw new CliError(`${files[0]} has no columns`);
   }
 
   /** One request, whatever the size: the service shows its rows once it has all. */
   async #replace(): Promise<void> {
     const { table, service } = this.#parts;
-    const isThere = (await this.#schema()) !== undefined;
-    const route = tableRoute(table, isThere ? 'insert?mode=overwrite' : 'create');
+    const there = await this.#target.described();
+    const route = tableRoute(table, there === undefined ? 'create' : 'insert?mode=overwrite');
     let fault: unknown;
     const bytes = noting(this.#wholeStream(), (error) => {
       fault = error;
     });
-    await service.ask(route, { content: { type: arrowStream, bytes } }).catch((error) => {
+    await service.ask(route, { content: { type: arrowStreamType, bytes } }).catch((error) => {
       throw fault ?? error; // a request whose body breaks looks like a service that is away
     });
     this.#sum.inserted = this.#sum.rows;
@@ -181,10 +194,10 @@ export class Load {
   }
 
   async *#wholeStream(): AsyncGenerator<Uint8Array> {
-    const { files, types, context } = this.#parts;
+    const { files, types, format, context } = this.#parts;
     let schema: Uint8Array | undefined;
     for (const file of files) {
-      await using input = await inputOf(file, context);
+      await using input = await inputOf(file, format, context);
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
       using _line = { [Symbol.dispose]: () => progress.end() };
       for await (const { kind, rows, ...read } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {
@@ -224,25 +237,25 @@ function mayPass(error: unknown): number | undefined {
   return [429, 502, 503, 504].includes(error.status) ? (error.retryAfterMs ?? 0) : undefined;
 }
 
-function stopped(error: unknown, place: string): unknown {
+function stopped(error: unknown, place: string, partsBefore: number): unknown {
   if (!(error instanceof CliError || error instanceof LancegateError)) return error;
   const next =
     error instanceof ServiceRefusal && error.status === 500
       ? 'whether these rows are loaded is not known; look, and then --run with another word loads the file from its beginning'
-      : 'what was before is loaded, and the same command goes on here';
+      : partsBefore === 0
+        ? 'nothing is loaded'
+        : 'what was before is loaded, and the same command goes on here';
   return new CliError(`${place}: ${error.message}; ${next}`, { cause: error });
 }
 
-interface DescribedPlace {
-  readonly location: string;
-}
-
 /** A second run of the command finds the table that the first one made. */
-function requireTypes(table: Schema | undefined, types: readonly Field[] | undefined): void {
+function requireTypes(table: Schema, types: readonly Field[] | undefined): void {
   for (const given of types ?? []) {
-    const field = table?.fields.find(({ name }) => name === given.name);
+    const field = table.fields.find(({ name }) => name === given.name);
     if (field === undefined || typeName(field) === typeName(given)) continue;
-    throw new CliError(`--types: column ${given.name} of the table, which is there, is ${typeName(field)}`);
+    throw new CliError(
+      `--types: column ${given.name} of the table, which is there, is ${typeName(field)}; with --replace the rows of the files, and their types, take the place of all that is in it`,
+    );
   }
 }
 

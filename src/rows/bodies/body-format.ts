@@ -19,7 +19,9 @@ export function bodyFormatOf(contentType = ''): BodyFormat | undefined {
   const format = textFormatOf(contentType);
   if (format === undefined) return undefined;
   const given = [...contentType.matchAll(/;\s*([\w-]+)\s*=\s*"?([^";]*)/g)];
-  const parameters = new Map(given.map(([, name = '', value = '']) => [name.toLowerCase(), value.trim().toLowerCase()]));
+  const parameters = new Map(
+    given.map(([, name = '', value = '']) => [name.toLowerCase(), value.trim().toLowerCase()]),
+  );
   const charset = parameters.get('charset') ?? 'utf-8';
   if (!['utf-8', 'utf8', 'us-ascii'].includes(charset)) throw invalidInput('content-type: charset: rows come as UTF-8');
   const header = (format === 'csv' && parameters.get('header')) || 'present';

@@ -22,6 +22,7 @@ test('a format is what the file begins with, and else what its name ends with', 
     ['a,b\n1,2', 'a', 'csv'],
     ['[a],b\n1,2', 'a.csv', 'csv'],
     ['{a},b\n1,2', 'a.CSV.gz', 'csv'],
+    ['x', 'a.json', 'ndjson'],
   ] as const)
     assert.equal(formatOf(Buffer.from(head, 'latin1'), name), format, head);
 });
@@ -34,7 +35,7 @@ test('pieces are as long as each other, also of a gzipped file', async (t) => {
     ['packed.gz', gzipSync(text)],
   ] as const) {
     writeFileSync(join(folder, name), bytes);
-    await using input = await openInput(name, join(folder, name), nothing());
+    await using input = await openInput({ name, path: join(folder, name), stdin: nothing(), format: undefined });
     const pieces = await Array.fromAsync(input.pieces());
     assert.deepEqual(
       pieces.map(({ length }) => length),
@@ -52,7 +53,7 @@ test('a gzipped file that breaks off is refused with the place', async (t) => {
   const noise = Buffer.from(Array.from({ length: 50_000 }, () => random.int(256)));
   writeFileSync(path, gzipSync(noise).subarray(0, 20_000));
   await assert.rejects(async () => {
-    await using input = await openInput('a.csv.gz', path, nothing());
+    await using input = await openInput({ name: 'a.csv.gz', path, stdin: nothing(), format: 'csv' });
     await Array.fromAsync(input.pieces());
   }, /cannot be unpacked by gzip after 20000 bytes/);
 });

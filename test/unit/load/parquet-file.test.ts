@@ -28,7 +28,7 @@ function parquet(): Buffer {
 async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 async function messagesOf(path: string) {
-  await using input = await openInput('a.parquet', path, nothing());
+  await using input = await openInput({ name: 'a.parquet', path, stdin: nothing(), format: undefined });
   const keep = (message: RowMessage): RowMessage => ({ ...message, bytes: Buffer.from(message.bytes) });
   return await Array.fromAsync(messagesOfFile(input, {}), keep);
 }
