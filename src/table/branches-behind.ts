@@ -40,7 +40,7 @@ export class BranchesBehind {
     dataset: Snapshot & BranchHead,
   ): Promise<void> {
     const version = await dataset.version();
-    if (opened !== undefined && version >= opened.durableVersion) return;
+    if (this.#known.size === 0 && opened !== undefined && version >= opened.durableVersion) return;
     const inCatalog = await this.#parts.catalog.acknowledgedVersion(of.tableId, of.branch);
     const acknowledged = Math.max(inCatalog, opened?.durableVersion ?? 0);
     if (version < acknowledged) await dataset.refresh('to read');

@@ -63,6 +63,16 @@ describe('a table that went back to an older version than was acknowledged (P3)'
     assert.equal(await count(table), 2);
   });
 
+  test('by a manifest that vanished for a while under the running service: the write after it notices', async () => {
+    const table = await created();
+    const { path } = readManifest(join(pathOf(table), '_versions'), 2)!;
+    renameSync(path, `${path}.away`);
+    await isWithheld(table);
+    renameSync(`${path}.away`, path);
+    succeeded(await upsert(table, 3));
+    assert.deepEqual([await count(table), await health()], [3, { status: 'alive', version: 'test' }]);
+  });
+
   test('by older files under a newer catalog: the start says so, and the files that come back end it', async () => {
     const table = await created();
     const backup = join(temporaryFolder(later), 'backup');

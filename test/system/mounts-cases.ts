@@ -1,10 +1,11 @@
-/** To be run by `mounts.test.ts`, which mounts `tables` and `data/scratch` in the folder of temporary files. */
+/** To be run by `mounts.test.ts`, which mounts `tables`, `data/scratch` and `mirrors` in the folder of temporary files. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { location, mirroredBranch } from '#test/fixtures/mirrored-branch.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { stream } from '#test/http/rows.ts';
 import { SmallDisk } from './small-disk.ts';
@@ -72,4 +73,24 @@ test('a scratch folder that is a full file system of its own is emptied by a sta
   assert.equal((await service.post(filtered, rows([1, 2]))).status, 200);
   assert.equal((await service.post('/v1/table/t/count_rows', { predicate: 'id = 1' })).body, 1);
   assert.equal((await service.post('/v1/table/t/query', { k: 9 })).status, 200);
+});
+
+test('a full disk of mirrors refuses a version before it is made, and a look leaves no torn file behind (P1, P6)', async (t) => {
+  const mirrors = join(tmpdir(), 'mirrors');
+  const { store, mirror, names } = await mirroredBranch(t, Date.now, mirrors);
+  const disk = new SmallDisk(mirrors);
+  t.after(() => disk.empty());
+  const isFull = { kind: 'StorageFull' };
+  disk.fillBytes(0);
+  await assert.rejects(mirror.open(), isFull);
+  disk.empty();
+  await mirror.open();
+  const head = (await mirror.take(1)) ?? assert.fail();
+  const [name] = names(2);
+  disk.fillBytes(0);
+  await assert.rejects(mirror.makeVersion({ version: 2, bytes: head.bytes }, name), isFull);
+  assert.equal(await store.get(`${location}/_versions/${name}`), undefined);
+  disk.empty();
+  assert.equal(await mirror.makeVersion({ version: 2, bytes: head.bytes }, name), true);
+  assert.deepEqual([await mirror.refresh(), mirror.known], [2, 2]);
 });

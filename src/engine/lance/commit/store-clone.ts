@@ -29,8 +29,7 @@ export async function cloneStored({ from, version, to, keyOf }: StoreCloneReques
     await Promise.all(some.map(({ key, within }) => from.store.copy(key, `${to.prefix}${within}`)));
   }
   const name = basename(source.path);
-  if (!(await to.store.putIfAbsent(`${to.prefix}_versions/${name}`, manifest))) throw locationTaken();
-  to.committed({ version, bytes: manifest }, name);
+  if (!(await to.makeVersion({ version, bytes: manifest }, name))) throw locationTaken();
 }
 
 interface Copy {

@@ -1,4 +1,4 @@
-import { readdirSync, renameSync, statSync } from 'node:fs';
+import { mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { isOutcomeUnknown } from '../../../kernel/errors.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
@@ -7,7 +7,7 @@ import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lif
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import type { BranchCommits, PlacedRows, VersionTurn } from './branch-commits.ts';
 import type { StagedRows } from './staging.ts';
-import { inFolder, type NewFile, removeFiles, writeFiles } from './version-commit.ts';
+import { type NewFile, removeFiles, writeFiles } from './version-commit.ts';
 
 /**
  * On an object store, in two rounds of requests: all files that the version names, then its manifest, by a write that fails if there is
@@ -48,7 +48,6 @@ export class StoreCommits implements BranchCommits {
 
   /** The next commit uploads its files while this one's manifest is written, which waits for the version before it. */
   async make(next: NewVersion, after: string, files?: Promise<unknown>, turn?: VersionTurn): Promise<boolean> {
-    const { prefix } = this.#mirror;
     const { version, transaction, transactionFile, isRecorded = false } = next;
     const name = nextManifestName(after, version);
     const recorded = join('_transactions', transactionFile);
@@ -62,26 +61,26 @@ export class StoreCommits implements BranchCommits {
     }
     // The number may be free again that another program took long ago.
     const mustLook = this.#mirror.known !== undefined && !this.#mirror.isCurrent;
-    const isMade = !mustLook && (await this.#makeManifest(`${prefix}_versions/${name}`, next));
-    if (isMade) this.#mirror.committed(next, name);
-    else {
+    const isMade = !mustLook && (await this.#makeVersion(next, name));
+    if (!isMade) {
       this.#mirror.distrust();
       if (!isRecorded) this.#forget([recorded]);
     }
     return isMade;
   }
 
-  async #makeManifest(key: string, { version, bytes }: NewVersion): Promise<boolean> {
+  async #makeVersion(next: NewVersion, name: string): Promise<boolean> {
     try {
-      return await this.#mirror.store.putIfAbsent(key, bytes);
+      return await this.#mirror.makeVersion(next, name);
     } catch (error) {
-      if (isOutcomeUnknown(error)) this.#mirror.unsettled(version);
+      if (isOutcomeUnknown(error)) this.#mirror.unsettled(next.version);
       throw error;
     }
   }
 
   async lift(lifted: LiftedVersion, from: string, after: string): Promise<boolean> {
     const files = lifted.files.flatMap((file) => wholeFiles(file, from));
+    if (files.some(isDeletions)) mkdirSync(join(this.#mirror.folder, deletionsFolder), { recursive: true });
     const uploads = files.map(({ from: path, to }) => this.#put(to, { path: join(from, path) }));
     const forget = (): void => {
       void Promise.allSettled(uploads).then(() => this.#forget(files.map(({ to }) => to)));
@@ -110,10 +109,8 @@ export class StoreCommits implements BranchCommits {
   }
 
   #mirrorDeletions(files: readonly LiftedFile[], from: string): void {
-    for (const file of files) {
-      if (!file.to.startsWith('_deletions/')) continue;
-      const path = join(this.#mirror.folder, file.to);
-      inFolder(path, () => renameSync(join(from, file.from), path));
+    for (const file of files.filter(isDeletions)) {
+      renameSync(join(from, file.from), join(this.#mirror.folder, file.to));
     }
   }
 
@@ -121,6 +118,9 @@ export class StoreCommits implements BranchCommits {
     return relative(this.#mirror.folder, path);
   }
 }
+
+const deletionsFolder = '_deletions';
+const isDeletions = ({ to }: LiftedFile): boolean => to.startsWith(`${deletionsFolder}/`);
 
 /** The files of a folder by themselves. */
 function wholeFiles({ from, to }: LiftedFile, folder: string): readonly LiftedFile[] {

@@ -5,8 +5,9 @@
  *
  * Versions of this process are put into it by the commit; those of others are looked for by `refresh`.
  */
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { fenceVersion } from '../../../lance-format/manifest/fence-version.ts';
 import {
@@ -24,6 +25,7 @@ import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts
 import { parseManifest, transactionIn } from '../../../lance-format/manifest/parse-manifest.ts';
 import { fenceProperty } from '../../port/change.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
+import { translateEngineError } from '../native/translate-errors.ts';
 import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
 
@@ -124,7 +126,7 @@ export class BranchMirror {
     const next = fenceVersion(head.bytes, { [fenceProperty]: 'true' }, identity);
     const name = nextManifestName(head.path, next.version);
     await this.store.put(`${this.prefix}_transactions/${next.transactionFile}`, next.transaction);
-    if (await this.store.putIfAbsent(`${this.prefix}_versions/${name}`, next.bytes)) this.committed(next, name);
+    await this.makeVersion(next, name);
   }
 
   async #settle(version: number): Promise<void> {
@@ -280,17 +282,37 @@ export class BranchMirror {
     );
   }
 
-  /** Puts a file into the mirror alone; returns its path. */
+  /** Puts a file into the mirror alone, whole or not at all; returns its path. */
   put(within: string, content: Uint8Array): string {
     const path = join(this.folder, within);
-    mkdirSync(join(path, '..'), { recursive: true });
-    writeFileSync(path, content);
+    renameSync(draftOf(path, content), path);
     return path;
   }
 
-  /** This process has made a version on the store. */
-  committed({ version, bytes }: Pick<NewVersion, 'version' | 'bytes'>, name: string): void {
-    this.put(join('_versions', name), bytes);
+  /**
+   * Makes a version on the store; false where there is one of this number. What the mirror keeps of it is on the disk before: a full
+   * one refuses a version that is not made yet.
+   */
+  async makeVersion({ version, bytes }: Pick<NewVersion, 'version' | 'bytes'>, name: string): Promise<boolean> {
+    const path = join(this.versionsFolder, name);
+    const draft = draftOf(path, bytes);
+    try {
+      if (!(await this.store.putIfAbsent(`${this.prefix}_versions/${name}`, bytes))) return false;
+      this.#committed(version, bytes, () => renameSync(draft, path));
+      return true;
+    } finally {
+      rmSync(draft, { force: true });
+    }
+  }
+
+  /** What cannot be kept is looked for on the store again: the mirror was emptied meanwhile. */
+  #committed(version: number, bytes: Buffer, keep: () => void): void {
+    try {
+      keep();
+    } catch {
+      this.#isTrusted = false;
+      return;
+    }
     this.#knows({ version, bytes: bytes.length, tag: undefined });
     this.#commits += 1;
     if (this.#commits % commitsPerSweep === 0) this.#sweep(version, bytes);
@@ -364,4 +386,17 @@ function deletionNames(manifest: Buffer, folder: string): readonly string[] {
     const path = deletions && deletions.baseId === undefined && deletionsPath(parsed, folder, deletions);
     return path ? [basename(path)] : [];
   });
+}
+
+/** A file beside `path` that nothing reads. `StorageFull` where the disk is. */
+function draftOf(path: string, content: Uint8Array): string {
+  const draft = join(dirname(path), `.tmp_${basename(path)}_${randomUUID()}`);
+  try {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(draft, content);
+    return draft;
+  } catch (error) {
+    rmSync(draft, { force: true });
+    throw translateEngineError('local folder', error, '');
+  }
 }
