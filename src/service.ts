@@ -374,6 +374,5 @@ const ipcLimits = (config: Config): IpcLimits => ({
 const maintenanceLimits = (config: Config): SchedulerPolicy => ({
   isAutomatic: config.autoMaintenance,
   retentionMs: config.versionRetentionMs,
-  maxWaitMs: config.maintenanceWaitMs,
   indexFromRows: config.indexFromRows,
 });

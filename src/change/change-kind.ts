@@ -62,8 +62,6 @@ async function commitSteps(
 const committed = (version: number, each: readonly StepTotals[]): Committed => ({
   version,
   count: async () => ({ each: [sumOf(each)], by: undefined }),
-  mostFragments: Number.POSITIVE_INFINITY,
-  gainsByIndex: false,
   surplusRows: each.reduce((sum, { surplusRows = 0 }) => sum + surplusRows, 0),
 });
 

@@ -130,13 +130,7 @@ class InsertBatch implements WriteBatch {
 
   #committed(version: number): Committed {
     const each = this.#totals;
-    return {
-      version,
-      count: async () => ({ each, by: undefined }),
-      mostFragments: 1,
-      gainsByIndex: false,
-      surplusRows: 0,
-    };
+    return { version, count: async () => ({ each, by: undefined }), surplusRows: 0 };
   }
 }
 

@@ -1,45 +1,37 @@
+import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { Commit } from '../write/commit-observer.ts';
-import {
-  type CostFactors,
-  columnsToIndex,
-  corrected,
-  type Inspection,
-  indexFromMerges,
-  type MaintenancePolicy,
-  minCommits,
-  noFactors,
-  type Options,
-  optionsFor,
-  type Plan,
-  plansFor,
-} from './decide/policy.ts';
-import { afterCommit, type Debt, noDebt, VersionAges } from './observe/debt.ts';
+import { fanIn, type Inspection, keysToIndex, type Need, needsOf, needsPruning, type Plan, quietMs } from './plan.ts';
 import type { BranchRef } from './report.ts';
+import { VersionAges } from './version-ages.ts';
 
-export interface WatchPolicy extends MaintenancePolicy {
+export interface WatchPolicy {
   /** How long a version is kept after it was superseded. */
   readonly retentionMs: number;
+  /** A table with as many rows gets an index on its merge key. */
+  readonly indexFromRows: number;
 }
 
-type SeenCommit = Pick<Commit, 'on' | 'gainsByIndex' | 'mostFragments'>;
+/** A look is tried again as a job is. */
+type Tried = Plan['job'] | 'look';
 
 const firstRetryMs = 1_000;
 const longestRetryMs = 300_000;
+/** Building an index or writing rows again takes a third of the time at most where there is hardly a commit. */
+const quietPerJob = 2;
 
 /** What this process has seen of one branch, and which plan that leads to. Bounded: sums, a few marks, and the key columns. */
 export class BranchWatch {
   readonly target: BranchRef;
   readonly ages: VersionAges;
   readonly #policy: WatchPolicy;
-  readonly #mergesOn = new Map<string, number>();
-  /** No job before this time, and no job of this kind. */
-  readonly #coolDownUntilMs = { any: 0, compact: 0, index: 0, refresh: 0, prune: 0 };
-  #debt = noDebt;
-  /** The options by the layout as it was last seen, and how many commits there had been then. */
-  #seen: { readonly options: Options; readonly commits: number } | undefined;
-  #factors: CostFactors = noFactors;
+  /** Top-level columns that merges used as their only key; true once a second merge has. */
+  readonly #keys = new Map<string, boolean>();
+  readonly #notBeforeMs: Record<Tried, number> = { look: 0, compact: 0, index: 0, prune: 0 };
+  #commits = 0;
+  /** What the last look has found, and how many commits there had been then. */
+  #seen: { readonly needs: readonly Need[]; readonly commits: number } | undefined;
+  #lastJobMs = 0;
   #failures = 0;
-  #isWarmed = false;
 
   constructor({ table, tableId, branch, location }: BranchRef, policy: WatchPolicy) {
     this.target = { table, tableId, branch, location };
@@ -47,93 +39,79 @@ export class BranchWatch {
     this.#policy = policy;
   }
 
-  get debt(): Debt {
-    return this.#debt;
+  /** Since the branch was compacted, as far as this process has seen. */
+  get commits(): number {
+    return this.#commits;
   }
 
-  /** Top-level columns that merges used as their only key, with the number of commits. */
-  get mergesOn(): ReadonlyMap<string, number> {
-    return this.#mergesOn;
-  }
-
-  committed(commit: SeenCommit, nowMs: number): void {
-    this.#debt = afterCommit(this.#debt, commit);
+  committed({ on }: Pick<Commit, 'on'>, nowMs: number): void {
+    this.#commits += 1;
     this.ages.committed(nowMs);
-    const [path, ...others] = commit.on;
+    const [path, ...others] = on;
     const column = path?.segments.length === 1 && others.length === 0 ? path.segments[0] : undefined;
-    if (column === undefined) return;
-    const merges = (this.#mergesOn.get(column) ?? 0) + 1;
-    this.#mergesOn.set(column, merges);
-    if (merges === indexFromMerges) this.#seen = undefined;
+    // The first merge may be the only one; the second says that more will come.
+    if (column !== undefined) this.#keys.set(column, this.#keys.has(column));
   }
 
-  /** Notes that maintenance has made so many versions. `debt` is what is left. */
-  maintained(debt: Debt, versions: number, nowMs: number): void {
-    this.#debt = debt;
-    this.#seen = undefined;
-    for (let made = 0; made < versions; made += 1) this.ages.committed(nowMs);
+  /** Indexes that merges ask for. Only for main: merges into other branches use none. */
+  toIndex(found: Pick<Inspection, 'layout' | 'schema'>): readonly IndexSpec[] {
+    if (this.target.branch !== undefined) return [];
+    const keys = [...this.#keys].flatMap(([column, isRepeated]) => (isRepeated ? column : []));
+    return keysToIndex(found, keys, this.#policy.indexFromRows);
   }
 
-  /** Indexes are worth reading into memory once the second merge has come. True the first time only. */
-  beginWarming(): boolean {
-    const isFirst = !this.#isWarmed;
-    this.#isWarmed = true;
-    return isFirst;
-  }
-
-  /** Whether a look at its layout may lead to a job. */
+  /** Whether there is a job, or a look may lead to one. */
   isDue(nowMs: number, mayPrune: boolean): boolean {
-    if (nowMs < this.#coolDownUntilMs.any) return false;
-    // After so many more commits, the layout may allow what it did not before.
-    if (this.#seen !== undefined && this.#debt.commits < this.#seen.commits + minCommits)
-      return this.#choose(this.#seen.options, nowMs, mayPrune) !== undefined;
-    // Fewer commits lead to no job before old versions can be removed.
-    return this.#debt.commits >= indexFromMerges || (mayPrune && this.ages.removable(nowMs) > 0);
+    if (nowMs < this.#notBeforeMs.look) return false;
+    if (this.#seen === undefined) return true;
+    const unseen = this.#commits - this.#seen.commits;
+    const mayHaveChanged = unseen >= fanIn || (unseen > 0 && this.#isQuiet(nowMs));
+    if (mayHaveChanged && nowMs >= this.#notBeforeMs.compact) return true;
+    return this.#choose(nowMs, mayPrune) !== undefined;
   }
 
-  /** What is to be done now. Until that is something, what was found is remembered. */
-  plan({ layout, schema }: Inspection, nowMs: number, mayPrune: boolean): Plan | undefined {
-    const isMain = this.target.branch === undefined;
-    // Merges into branches use no index, so only those of other programs matter there.
-    const known = isMain ? layout : { ...layout, indexes: layout.indexes.filter(({ isPlain }) => !isPlain) };
-    const columns = isMain ? columnsToIndex(this.#mergesOn, { layout, schema }, this.#policy) : [];
-    const options = optionsFor(known, columns, this.#factors, this.#policy);
-    this.#seen = { options, commits: this.#debt.commits };
-    return this.#choose(options, nowMs, mayPrune);
+  /** What is to be done now. `commits`: as they were when the branch was looked at. */
+  plan(found: Inspection, commits: number, nowMs: number, mayPrune: boolean): Plan | undefined {
+    this.#seen = { needs: needsOf(found, this.toIndex(found)), commits };
+    return this.#choose(nowMs, mayPrune);
   }
 
-  /** Jobs of a kind take half of the time at most, and the guess of the next one is corrected by what this one took. */
-  succeeded(plan: Plan, tookMs: number, nowMs: number): void {
+  /** Notes that maintenance has made a version. `compacted`: the commits whose fragments it has compacted. */
+  maintained(compacted: number, nowMs: number): void {
+    this.#commits -= compacted;
+    this.#seen = undefined;
+    this.ages.committed(nowMs);
+  }
+
+  /** Until the job has ended there is no second one of its kind. */
+  begins(job: Plan['job']): void {
+    this.#notBeforeMs[job] = Number.POSITIVE_INFINITY;
+  }
+
+  /** Jobs of a kind take half of the time at most. */
+  succeeded(job: Plan['job'], tookMs: number, nowMs: number): void {
     this.#failures = 0;
-    this.#coolDownUntilMs[plan.job] = nowMs + tookMs;
-    // A first index is built from rows that are not in memory yet.
-    if (plan.job === 'prune' || plan.job === 'refresh' || plan.reason === 'merges on the column') return;
-    const guessMs = plan.cost.lockedMs + plan.cost.backgroundMs;
-    this.#factors = { ...this.#factors, [plan.job]: corrected(this.#factors[plan.job], guessMs, tookMs) };
+    this.#notBeforeMs[job] = nowMs + tookMs;
+    if (job !== 'prune') this.#lastJobMs = tookMs;
   }
 
-  /** Notes that a refresh begins: until it has ended, there is no second one. */
-  beginsRefresh(): void {
-    this.#coolDownUntilMs.refresh = Number.POSITIVE_INFINITY;
-  }
-
-  /** Returns for how long there is no other attempt: each time twice as long. `job` is what failed, undefined for the planning. */
-  failed(nowMs: number, job?: Plan['job']): number {
+  /** Returns for how long there is no other attempt: each time twice as long. */
+  failed(attempt: Tried, nowMs: number): number {
     const retryAfterMs = Math.min(longestRetryMs, firstRetryMs * 2 ** this.#failures);
     this.#failures += 1;
-    this.#coolDownUntilMs.any = nowMs + retryAfterMs;
-    if (job === 'refresh') this.#coolDownUntilMs.refresh = 0;
+    this.#notBeforeMs[attempt] = nowMs + retryAfterMs;
     return retryAfterMs;
   }
 
-  #choose(options: Options, nowMs: number, mayPrune: boolean): Plan | undefined {
-    const facts = {
-      debt: this.#debt,
-      quietForMs: this.ages.quietForMs(nowMs),
-      removableVersions: mayPrune ? this.ages.removable(nowMs) : 0,
-      keptVersions: this.ages.kept(nowMs),
-      unseenCommits: this.#debt.commits - (this.#seen?.commits ?? 0),
-    };
-    return plansFor(facts, options, this.#policy).find(({ job }) => nowMs >= this.#coolDownUntilMs[job]);
+  #choose(nowMs: number, mayPrune: boolean): Plan | undefined {
+    const isQuiet = this.#isQuiet(nowMs);
+    const isToPrune = mayPrune && needsPruning(this.ages.removable(nowMs), this.ages.kept(nowMs), isQuiet);
+    const plans = (this.#seen?.needs ?? []).flatMap(({ plan, isForQuiet }) => (isForQuiet && !isQuiet ? [] : [plan]));
+    const all = isToPrune ? [{ job: 'prune', reason: 'old versions' } as const, ...plans] : plans;
+    return all.find(({ job }) => nowMs >= this.#notBeforeMs[job]);
+  }
+
+  #isQuiet(nowMs: number): boolean {
+    return this.ages.quietForMs(nowMs) >= Math.max(quietMs, quietPerJob * this.#lastJobMs);
   }
 }

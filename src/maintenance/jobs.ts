@@ -5,13 +5,10 @@ import { isStorageFull } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Compaction, MaintenanceActions } from './act/maintenance-actions.ts';
+import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import type { BranchWatch, WatchPolicy } from './branch-watch.ts';
-import { columnsToIndex, type Inspection, isConcurrent, isThin, type Plan, plainColumns } from './decide/policy.ts';
-import { afterFull, afterIndexing, afterTiered } from './observe/debt.ts';
+import { type Compaction, type IndexReason, lateIndexes, type Plan, specsOf } from './plan.ts';
 import type { BranchRef, CompactionReport, IndexReport, JobReport, PruneReport } from './report.ts';
-
-const indexTooLarge = 'an index is larger than --engine-index-cache, which makes merges slow';
 
 const messages: Readonly<Record<JobReport['job'], string>> = {
   compact: 'compacted a table',
@@ -35,13 +32,7 @@ export class MaintenanceLog {
     this.#metrics.maintenanceFinished({ job, outcome: 'done' }, { durationMs, lockedMs });
     const fields = { ...report, table: showTable(table), branch: branch ?? 'main' };
     if (report.job !== 'index' && report.isHeldByTag) this.#logger.warn(fields, 'a tag keeps old versions of a table');
-    if (report.job !== 'prune' && report.isIndexTooLarge) this.#logger.warn(fields, indexTooLarge);
     this.#logger.info(fields, messages[job]);
-  }
-
-  /** Logs that an index is too large which was built before the process began. */
-  indexTooLarge({ table, branch }: BranchRef, column: string): void {
-    this.#logger.warn({ table: showTable(table), branch: branch ?? 'main', column }, indexTooLarge);
   }
 
   failed({ table, branch }: BranchRef, job: JobReport['job'], error: unknown, retryAfterMs?: number): void {
@@ -60,7 +51,7 @@ interface JobDeps {
   readonly stopping: AbortSignal;
 }
 
-/** Runs jobs, and records what they did: in the log and in the debt of the branch. */
+/** Runs jobs, and records what they did: in the log and in what is known of the branch. */
 export class MaintenanceJobs {
   readonly #deps: JobDeps;
 
@@ -68,37 +59,34 @@ export class MaintenanceJobs {
     this.#deps = deps;
   }
 
-  /** Indexes that were built before this process began: those that it builds are in memory. */
-  async warmIndexes({ target, mergesOn }: BranchWatch, { layout }: Inspection): Promise<void> {
-    const { actions, log } = this.#deps;
-    for (const column of plainColumns(layout.indexes).filter((each) => mergesOn.has(each))) {
-      if (!(await actions.warmIndex(target, column))) log.indexTooLarge(target, column);
-    }
-  }
-
   async carryOut(watch: BranchWatch, plan: Plan): Promise<void> {
     const beganAtMs = this.#nowMs;
     const startMs = performance.now();
+    if (!(await this.#isDone(watch, plan))) {
+      watch.failed(plan.job, this.#nowMs);
+      return;
+    }
+    if (plan.job === 'prune') watch.ages.removed(beganAtMs);
+    watch.succeeded(plan.job, performance.now() - startMs, this.#nowMs);
+  }
+
+  /** False if there was nothing to do, and will be nothing when it is tried again at once. */
+  async #isDone(watch: BranchWatch, plan: Plan): Promise<boolean> {
     switch (plan.job) {
       case 'compact':
         await this.pruneForSpace(watch.target);
-        await this.#compact(watch, plan);
-        break;
+        return (await this.#compact(watch, plan))?.isMade === true;
       case 'index':
-        for (const column of plan.columns) await this.#buildIndex(watch, column, plan.reason);
-        break;
-      case 'refresh':
-        requireBuilt(await this.#refresh(watch, plan.indexes, plan.reason));
-        break;
+        requireBuilt(await this.#buildIndexes(watch, plan.indexes, plan.reason));
+        return true;
       case 'prune':
         await this.#prune(watch.target, 'old versions');
-        watch.ages.removed(beganAtMs);
+        return true;
     }
-    watch.succeeded(plan, performance.now() - startMs, this.#nowMs);
   }
 
   /**
-   * Whatever the debt of the branch is. If space is short, it removes old versions first, and reports that also if the rest
+   * Whatever the branch needs. If space is short, it removes old versions first, and reports that also if the rest
    * then fails on a full disk.
    */
   async maintainNow(watch: BranchWatch): Promise<readonly JobReport[]> {
@@ -130,79 +118,50 @@ export class MaintenanceJobs {
 
   /** Versions go first: those that the compaction replaces were the newest until then. */
   async #maintainFully(watch: BranchWatch): Promise<readonly JobReport[]> {
-    const { actions, policy } = this.#deps;
+    const { actions, log } = this.#deps;
     const { target } = watch;
     const pruned = await this.#prune(target, 'by hand');
+    if (pruned === undefined) return [];
+    const compacted = await this.#compact(watch, { job: 'compact', reason: 'by hand', fragments: 'all' });
     const found = await actions.inspect(target);
-    if (found === undefined || pruned === undefined) return [];
-    const columns = target.branch === undefined ? columnsToIndex(watch.mergesOn, found, policy) : [];
-    const reports: JobReport[] = [];
-    for (const column of columns) {
-      const built = await this.#buildIndex(watch, column, 'merges on the column');
-      if (built !== undefined) reports.push(built);
-    }
-    const compacted = await this.#compact(watch, { reason: 'by hand', extent: 'full' });
-    if (compacted === undefined) return reports;
-    const after = await actions.inspect(target);
-    const stale = after?.layout.indexes.filter(({ isPlain, unindexedRows }) => !isPlain && unindexedRows > 0) ?? [];
-    const due = stale.flatMap(({ spec }) => spec ?? []);
-    const refreshed = await this.#refresh(watch, due, 'by hand');
-    reports.push(...refreshed);
-    for (const { refusal } of refreshed) if (refusal !== undefined) this.#deps.log.failed(target, 'index', refusal);
+    if (compacted === undefined || found === undefined) return [];
+    const indexed = [
+      ...(await this.#buildIndexes(watch, watch.toIndex(found), 'merges on the column')),
+      ...(await this.#buildIndexes(watch, specsOf(lateIndexes(found.layout)), 'by hand')),
+    ];
+    for (const { refusal } of indexed) if (refusal !== undefined) log.failed(target, 'index', refusal);
+    const columns = indexed.flatMap(({ column, refusal }) => (refusal === undefined ? column : []));
     const { removedVersions, removedBytes, isHeldByTag } = pruned;
-    return [...reports, { ...compacted, removedVersions, removedBytes, isHeldByTag }];
+    return [...indexed, { ...compacted, indexed: columns, removedVersions, removedBytes, isHeldByTag }];
   }
 
   async #compact(watch: BranchWatch, compaction: Compaction): Promise<CompactionReport | undefined> {
-    const { target, debt: before } = watch;
+    const { target, commits } = watch;
     const report = await this.#deps.actions.compact(target, compaction);
     if (report === undefined) return undefined;
-    const { debt } = watch;
-    const tier = compaction.fragments?.length;
-    const left = tier === undefined ? afterFull(debt, before) : afterTiered(debt, before, tier);
-    const versions = (report.removedFragments > 0 ? 1 : 0) + report.indexed.length;
-    watch.maintained(report.indexed.length > 0 ? afterIndexing(left, before) : left, versions, this.#nowMs);
-    this.#deps.log.done(target, report);
-    return report;
-  }
-
-  async #buildIndex(
-    watch: BranchWatch,
-    column: string,
-    reason: IndexReport['reason'],
-  ): Promise<IndexReport | undefined> {
-    const { target, debt: before } = watch;
-    const report = await this.#deps.actions.buildIndex(target, column, reason);
-    if (report === undefined) return undefined;
-    watch.maintained(afterIndexing(watch.debt, before), 1, this.#nowMs);
-    this.#deps.log.done(target, report);
+    if (report.isMade) watch.maintained(commits, this.#nowMs);
+    if (report.isMade || compaction.reason === 'by hand') this.#deps.log.done(target, report);
     return report;
   }
 
   /**
-   * Where much is deleted, all is compacted first: what is compacted afterwards is in no index. An index that the rows do not go with,
-   * such as one of more clusters than there are vectors, stays as it is and is no reason to leave the others.
+   * An index that the rows do not go with, such as one of more clusters than there are vectors, stays as it is and is no reason to
+   * leave the others.
    */
-  async #refresh(
+  async #buildIndexes(
     watch: BranchWatch,
-    due: readonly IndexSpec[],
-    reason: IndexReport['reason'],
+    indexes: readonly IndexSpec[],
+    reason: IndexReason,
   ): Promise<readonly IndexReport[]> {
     const { actions, log, stopping } = this.#deps;
     const { target } = watch;
-    const found = await actions.inspect(target);
-    if (found === undefined) return [];
-    const isCompacted = isThin(found.layout) && isConcurrent(found.layout);
-    if (isCompacted) await this.#compact(watch, { reason: 'before the index', extent: 'full' });
-    const all = found.layout.indexes.flatMap(({ spec, isPlain }) => (isPlain || spec === undefined ? [] : [spec]));
-    const names = new Set(due.map(({ name }) => name));
     const reports: IndexReport[] = [];
-    for (const spec of all.filter(({ name }) => isCompacted || names.has(name))) {
-      const report = await actions.refreshIndex(target, spec, reason, stopping);
+    for (const spec of indexes) {
+      const report = await actions.buildIndex(target, spec, reason, stopping);
       if (report === undefined) continue;
       reports.push(report);
       if (report.refusal !== undefined) continue;
-      watch.maintained(watch.debt, 1, this.#nowMs);
+      watch.maintained(0, this.#nowMs);
       log.done(target, report);
     }
     return reports;

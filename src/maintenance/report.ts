@@ -1,6 +1,6 @@
 import type { LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
-import type { CompactionReason, Extent } from './decide/policy.ts';
+import type { CompactionReason, IndexReason } from './plan.ts';
 
 export interface BranchRef {
   readonly table: TableRef;
@@ -27,23 +27,20 @@ interface RemovedVersions {
 export interface CompactionReport extends CommonReport, RemovedVersions {
   readonly job: 'compact';
   readonly reason: CompactionReason;
-  readonly extent: Extent;
+  /** False if the engine found nothing to compact. */
+  readonly isMade: boolean;
   /** How long writers had to wait for the branch's lock. */
   readonly lockedMs: number;
   readonly removedFragments: number;
-  /** Columns whose index was rebuilt. */
+  /** Columns whose index was built again after it. */
   readonly indexed: readonly string[];
-  /** One of the indexes does not fit into memory, so merges read it from storage. */
-  readonly isIndexTooLarge: boolean;
 }
 
 export interface IndexReport extends CommonReport {
   readonly job: 'index';
-  /** `debt`: an index was rebuilt because of the rows that it did not cover. */
-  readonly reason: 'merges on the column' | 'debt' | 'many rows' | 'quiet' | 'by hand';
+  readonly reason: IndexReason;
   readonly column: string;
   readonly rows: number;
-  readonly isIndexTooLarge: boolean;
   /** Why the index was left as it is: its options do not go with the rows. */
   readonly refusal?: LancegateError;
 }

@@ -1,7 +1,7 @@
 /**
- * Keeps tables fast by itself (P8): watches what merges cost, and maintains the branch with the largest debt, one at a time
- * for the whole process; only the removal of old versions runs concurrently with the next job. What it knows is in memory
- * only: after a start a table is maintained from its first commit on.
+ * Keeps tables fast by itself (P8): watches commits, and maintains the branch that has had the most of them, one at a time for the
+ * whole process; only the removal of old versions and index builds run concurrently with the next job. What it knows is in
+ * memory only: after a start a table is maintained from its first commit on.
  *
  * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
  * cannot stop halfway, and what it leaves when the process ends is what a crash leaves.
@@ -16,8 +16,8 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { Commit, CommitObserver } from '../write/commit-observer.ts';
 import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
-import { longQuietMs, type Plan } from './decide/policy.ts';
 import { MaintenanceJobs, MaintenanceLog } from './jobs.ts';
+import { type Plan, quietMs } from './plan.ts';
 import type { BranchRef, JobReport, PruneReport } from './report.ts';
 
 interface SchedulerDeps {
@@ -50,7 +50,7 @@ export class MaintenanceScheduler implements CommitObserver {
   /** The removal of old versions that is under way. Never rejects. */
   #pruning: Promise<void> | undefined;
   /** The index builds that are under way or wait for a process. None rejects. */
-  readonly #refreshes = new Set<Promise<void>>();
+  readonly #builds = new Set<Promise<void>>();
 
   constructor(deps: SchedulerDeps) {
     this.#deps = deps;
@@ -66,7 +66,7 @@ export class MaintenanceScheduler implements CommitObserver {
     if (watch.isDue(this.#nowMs, this.#mayPrune)) void this.#run();
   }
 
-  /** Maintains main and all branches now, whatever their debt is, and builds the indexes that merges seen so far ask for. */
+  /** Maintains main and all branches now, whatever they need, and builds the indexes that merges seen so far ask for. */
   async maintainByHand(main: BranchRef): Promise<readonly JobReport[]> {
     const reports: JobReport[] = [];
     await this.#onBranches(main, async (target) => {
@@ -115,7 +115,7 @@ export class MaintenanceScheduler implements CommitObserver {
     const last = this.#lock.acquire('exclusive', neverAborts);
     this.#stopping.abort(new LancegateError('SlowDown', 'the service is stopping'));
     (await last)();
-    await Promise.all([this.#pruning, ...this.#refreshes]);
+    await Promise.all([this.#pruning, ...this.#builds]);
   }
 
   get #nowMs(): number {
@@ -160,7 +160,7 @@ export class MaintenanceScheduler implements CommitObserver {
 
   /** A branch without commits is forgotten some time after its last version could be removed. */
   #forgetQuiet(): void {
-    const longMs = 2 * this.#deps.policy.retentionMs + longQuietMs;
+    const longMs = 2 * this.#deps.policy.retentionMs + quietMs;
     for (const [key, watch] of this.#watched) {
       const isQuiet = watch.ages.quietForMs(this.#nowMs) > longMs;
       if (isQuiet && !watch.isDue(this.#nowMs, true)) this.#watched.delete(key);
@@ -178,7 +178,7 @@ export class MaintenanceScheduler implements CommitObserver {
   #mostUrgent(): BranchWatch | undefined {
     if (this.#stopping.signal.aborted) return undefined;
     const due = [...this.#watched.values()].filter((watch) => watch.isDue(this.#nowMs, this.#mayPrune));
-    return due.sort((a, b) => debtOf(b) - debtOf(a))[0];
+    return due.sort((a, b) => b.commits - a.commits)[0];
   }
 
   async #attend(watch: BranchWatch): Promise<void> {
@@ -187,7 +187,7 @@ export class MaintenanceScheduler implements CommitObserver {
       if (this.#stopping.signal.aborted) return;
       const plan = await this.#plan(watch);
       if (plan?.job === 'prune') this.#pruneConcurrently(watch, plan);
-      else if (plan?.job === 'refresh') this.#refreshConcurrently(watch, plan);
+      else if (plan?.job === 'index') this.#buildConcurrently(watch, plan);
       else if (plan !== undefined) await this.#carryOut(watch, plan);
     } finally {
       release();
@@ -196,16 +196,16 @@ export class MaintenanceScheduler implements CommitObserver {
 
   /** Never rejects. */
   async #plan(watch: BranchWatch): Promise<Plan | undefined> {
+    const { commits } = watch;
     try {
       const found = await this.#deps.actions.inspect(watch.target);
       if (found === undefined) {
         this.#watched.delete(keyOf(watch.target));
         return undefined;
       }
-      if (watch.beginWarming()) await this.#jobs.warmIndexes(watch, found);
-      return watch.plan(found, this.#nowMs, this.#mayPrune);
+      return watch.plan(found, commits, this.#nowMs, this.#mayPrune);
     } catch (error) {
-      this.#log.failed(watch.target, 'compact', error, watch.failed(this.#nowMs));
+      this.#log.failed(watch.target, 'compact', error, watch.failed('look', this.#nowMs));
       return undefined;
     }
   }
@@ -215,18 +215,17 @@ export class MaintenanceScheduler implements CommitObserver {
     try {
       await this.#jobs.carryOut(watch, plan);
     } catch (error) {
-      const job = plan.job === 'refresh' ? 'index' : plan.job;
-      this.#log.failed(watch.target, job, error, watch.failed(this.#nowMs, plan.job));
+      this.#log.failed(watch.target, plan.job, error, watch.failed(plan.job, this.#nowMs));
     }
   }
 
-  /** A build takes minutes, in a process of its own, in which maintenance has one at a time. */
-  #refreshConcurrently(watch: BranchWatch, plan: Plan): void {
-    watch.beginsRefresh();
-    const refresh = this.#carryOut(watch, plan).then(() => {
-      this.#refreshes.delete(refresh);
+  /** A build takes up to minutes, in a process of its own, in which maintenance has one at a time. */
+  #buildConcurrently(watch: BranchWatch, plan: Plan): void {
+    watch.begins(plan.job);
+    const build = this.#carryOut(watch, plan).then(() => {
+      this.#builds.delete(build);
     });
-    this.#refreshes.add(refresh);
+    this.#builds.add(build);
   }
 
   /** Pruning takes seconds where many versions are kept. The next check sees what becomes due in that time. */
@@ -241,7 +240,5 @@ export class MaintenanceScheduler implements CommitObserver {
 function unlessBranchIsGone(error: unknown): void {
   if (!(error instanceof LancegateError) || error.kind !== 'TableBranchNotFound') throw error;
 }
-
-const debtOf = ({ debt }: BranchWatch): number => debt.fragmentMs + debt.scanMs;
 
 const keyOf = ({ tableId, branch }: BranchRef): string => JSON.stringify([tableId, branch ?? null]);

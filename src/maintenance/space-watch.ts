@@ -10,7 +10,7 @@ import type { TableCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { isNearlyFull } from './decide/disk-space.ts';
+import { isNearlyFull } from './disk-space.ts';
 import type { BranchRef } from './report.ts';
 
 interface SpaceWatchParts {

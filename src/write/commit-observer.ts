@@ -9,10 +9,6 @@ export interface Commit {
   readonly location: Location;
   /** The key columns of the merge. */
   readonly on: readonly FieldPath[];
-  /** The commit changed rows of at most so many fragments: one for each row updated by its address, else all there are. */
-  readonly mostFragments: number;
-  /** An index over all rows would have been the faster way, whether or not there is one. */
-  readonly gainsByIndex: boolean;
   /** The version the commit made. */
   readonly version: number;
 }

@@ -280,10 +280,16 @@ export class Committer {
 
   /** Maintenance learns of every version before the next one is begun. */
   #notify({ table, branch }: WriteRequest, { on }: WriteBatch, made: CommittedBatch): void {
-    const { version, head, gainsByIndex, mostFragments } = made;
+    const { version, head } = made;
     if (version === head.version) return;
-    const commit = { table: table.ref, tableId: table.id, branch, location: head.location, on, version };
-    this.#deps.observer.committed({ ...commit, gainsByIndex, mostFragments });
+    this.#deps.observer.committed({
+      table: table.ref,
+      tableId: table.id,
+      branch,
+      location: head.location,
+      on,
+      version,
+    });
   }
 
   /** The write at fault, and no other. Where none is known to be, each is committed by itself. */

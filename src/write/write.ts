@@ -80,10 +80,6 @@ export interface Committed {
   readonly version: number;
   /** Counts, and notes what later commits need. The committer calls it once, while it holds the lock. */
   readonly count: () => Promise<Counted>;
-  /** The commit changed rows of at most so many fragments. */
-  readonly mostFragments: number;
-  /** As `HeadCommits.gainsByIndex`; false also where the write was not to use any. */
-  readonly gainsByIndex: boolean;
   /** How many rows were deleted because another program had doubled their keys. */
   readonly surplusRows: number;
 }
@@ -91,7 +87,7 @@ export interface Committed {
 /** The writes of one commit. */
 export interface WriteBatch {
   readonly numRows: number;
-  /** The columns that an index would have to be of for the batch to gain by it. */
+  /** The key columns of a merge. */
   readonly on: readonly FieldPath[];
   /**
    * Commits one version directly after the head, or none. `overtaken`: another program has committed since the head was looked up,
@@ -128,8 +124,6 @@ export const unchanged = (requests: readonly unknown[], { version }: Head): Comm
     each: requests.map(() => ({ numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 })),
     by: undefined,
   }),
-  mostFragments: 0,
-  gainsByIndex: false,
   surplusRows: 0,
 });
 

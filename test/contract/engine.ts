@@ -189,19 +189,6 @@ export function engineContract(
       assert.deepEqual([isKnown, moved?.rows], [true, 4]);
     });
 
-    test('an index is read into memory, which changes nothing else, and needs none to be there', async (t) => {
-      const { engine } = await open(t);
-      const dataset = await createDataset(engine, place(), ipcFile(table(1, 2, 3)), {});
-      assert.equal(await dataset.warmIndex('id'), true);
-      await createIndex(dataset, 'id');
-      const version = await dataset.version();
-      assert.equal(await dataset.warmIndex('id'), true);
-      assert.equal(await dataset.version(), version);
-      const { numUpdatedRows, numInsertedRows } = await dataset.merge(upsert, ipcFile(table(2, 4)), undefined);
-      assert.deepEqual([numUpdatedRows, numInsertedRows], [1, 1]);
-      assert.deepEqual(await idsOf(dataset), [1, 2, 3, 4]);
-    });
-
     test('rows are deleted by their addresses, those that moved meanwhile are not', async (t) => {
       const { engine } = await open(t);
       const at = place();

@@ -16,6 +16,7 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { TableMaker } from '#src/create/table-maker.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { systemClock } from '#src/kernel/clock.ts';
@@ -24,7 +25,6 @@ import type { RowAddress } from '#src/keys/address-remap.ts';
 import { storedFiles } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
-import type { Extent } from '#src/maintenance/decide/policy.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
@@ -184,10 +184,7 @@ class Recording {
   }
 
   /** Changes no row, so that what was acknowledged holds all the while. */
-  async maintain(
-    table: TableRecord,
-    job: { readonly extent: Extent; readonly first?: number; readonly isPruning?: boolean },
-  ): Promise<void> {
+  async maintain(table: TableRecord, job: { readonly from?: number; readonly isPruning?: boolean }): Promise<void> {
     const { catalog, engine, open } = this.#parts;
     const real = new TableLocks(10);
     const lockBranch = async (...asked: Parameters<TableLocks['lockBranch']>) => {
@@ -200,10 +197,10 @@ class Recording {
     const locks = replacing<TableLocks>(real, { lockBranch });
     const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks: open, pins: new VersionPins() });
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
-    const { extent, isPruning = false } = job;
+    const { from = 0, isPruning = false } = job;
     const all = (await actions.inspect(target))?.layout.fragments ?? [];
-    const tier = extent === 'tiered' ? { fragments: all.slice(job.first ?? 1).flatMap(({ id }) => id ?? []) } : {};
-    const report = await actions.compact(target, { reason: 'by hand', extent, ...tier });
+    const fragments = all.slice(from).flatMap(({ id }) => id ?? []);
+    const report = await actions.compact(target, { reason: 'by hand', fragments });
     assert.ok((report?.removedFragments ?? 0) > 0);
     this.#keep('maintenance has compacted');
     this.#isPruning = isPruning;
@@ -212,7 +209,7 @@ class Recording {
       assert.ok((pruned?.removedVersions ?? 0) > 0);
     }
     this.#isPruning = false;
-    await actions.buildIndex(target, 'k', 'merges on the column');
+    await actions.buildIndex(target, btreeOn('k'), 'by hand', new AbortController().signal);
     this.#keep('after maintenance');
   }
 
@@ -386,15 +383,15 @@ async function record(folder: string): Promise<readonly Step[]> {
   await recording.commit(table, undefined, large, merge(large));
   const dense = new Map(Array.from({ length: 4_500 }, (_, index) => [index * 2, 6]));
   await recording.commit(table, undefined, dense, byRowAddress(dense));
-  await recording.maintain(table, { extent: 'tiered', first: 0 });
+  await recording.maintain(table, {});
   for (const change of [rows(1, 7, 2), rows(30_000, 6, 3)]) {
     await recording.commit(table, undefined, change, byRowAddress(change));
   }
-  await recording.maintain(table, { extent: 'tiered' });
+  await recording.maintain(table, { from: 1 });
   for (const change of [rows(3, 5, 7), rows(20_000, 5, 8)]) {
     await recording.commit(table, undefined, change, merge(change));
   }
-  await recording.maintain(table, { extent: 'full', isPruning: true });
+  await recording.maintain(table, { isPruning: true });
   await parts.catalog.close();
   return recording.steps;
 }

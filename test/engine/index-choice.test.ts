@@ -118,16 +118,6 @@ describe('a merge into a table with an index (P8)', () => {
     assert.equal(await usesIndex(upsert, 1_000), true);
   });
 
-  test('would gain by an index built anew, or not, whatever the one there is does not cover', async (t) => {
-    const { dataset, newChoice, usesIndex } = await indexedTable(t, { floats: 256 });
-    await dataset.append(rows(20_000, 5_000, 256));
-    assert.equal(await usesIndex(upsert, 1_000), false);
-    assert.equal(await dataset.gainsByIndex(upsert, 1_000), true);
-    assert.equal(await dataset.gainsByIndex(upsert, 10 * MiB), false);
-    assert.equal(await dataset.gainsByIndex({ ...upsert, useIndex: false }, 1_000), false);
-    assert.equal(newChoice().gainsByIndex(upsertOn('text'), await dataset.version(), 10 * MiB), true, 'there is none');
-  });
-
   test('does without it while very many small fragments are not in it', async (t) => {
     const { dataset, newChoice, usesIndex } = await indexedTable(t, { floats: 1 });
     assert.equal(await usesIndex(upsert, 1_000), true);

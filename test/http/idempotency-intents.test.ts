@@ -116,7 +116,7 @@ async function start(t: TestContext) {
     keyMemoryBytes: 1 << 24,
     keyHasher: new KeyHasher(new Uint32Array(8)),
     idempotencyKeptMs: 60_000,
-    maintenanceLimits: { isAutomatic: false, retentionMs: 60_000, maxWaitMs: 60_000, indexFromRows: 1_000 },
+    maintenanceLimits: { isAutomatic: false, retentionMs: 60_000, indexFromRows: 1_000 },
   });
   t.after(async () => {
     await close();

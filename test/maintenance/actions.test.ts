@@ -15,7 +15,6 @@ import type { TableOwners } from '#src/table/table-owners.ts';
 import { VersionPins } from '#src/table/version-pins.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions } from '#test/fixtures/create-dataset.ts';
-import { createIndex } from '#test/fixtures/create-index.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 
@@ -95,8 +94,8 @@ for (const [title, prepare] of [
     }));
     const { actions, target, ref } = table;
     const locks = { lockExclusively: () => lockBranch(table.locks, ref) };
-    if (title === 'get an index') await actions.buildIndex(target, 'id', 'merges on the column');
-    else await actions.compact(target, { reason: 'debt', extent: 'tiered', fragments: [1, 3] });
+    if (title === 'get an index') await actions.buildIndex(target, btreeOn('id'), 'merges on the column', never);
+    else await actions.compact(target, { reason: 'small fragments', fragments: [1, 3] });
     await writing;
     assert.deepEqual(events, ['a writer has the lock', 'committed', 'a writer has the lock', 'made durable']);
     const { fragments, indexes } = await table.layout();
@@ -125,7 +124,7 @@ async function lockBranch(locks: TableLocks, table: Parameters<TableLocks['lockS
 test('a compaction that commits meanwhile rule out fails, and lets writers in (P8)', async (t) => {
   const move = { commit: () => Promise.resolve(undefined), discard: () => undefined };
   const { actions, target, locks, ref } = await maintained(t, () => ({ prepareCompaction: async () => move }));
-  const compaction = actions.compact(target, { reason: 'debt', extent: 'tiered', fragments: [0] });
+  const compaction = actions.compact(target, { reason: 'small fragments', fragments: [0] });
   await assert.rejects(compaction, { kind: 'ConcurrentModification' });
   (await lockBranch(locks, ref))();
 });
@@ -144,23 +143,22 @@ for (const work of ['prepareCompaction', 'prepareIndex'] as const) {
     }));
     await assert.rejects(
       work === 'prepareIndex'
-        ? table.actions.refreshIndex(table.target, btreeOn('id'), 'by hand', never)
-        : table.actions.compact(table.target, { reason: 'by hand', extent: 'full' }),
+        ? table.actions.buildIndex(table.target, btreeOn('id'), 'by hand', never)
+        : table.actions.compact(table.target, { reason: 'by hand', fragments: 'all' }),
       cut,
     );
     assert.equal(marks, 1);
   });
 }
 
-test('a full compaction rebuilds the indexes, also where there was nothing to compact (P8)', async (t) => {
+test('a compaction makes a version only where there is something to compact (P8)', async (t) => {
   const { actions, target, dataset, layout } = await maintained(t);
-  await createIndex(dataset, 'id');
-  const first = await actions.compact(target, { reason: 'quiet', extent: 'full' });
-  assert.deepEqual([first?.removedFragments, first?.indexed], [3, ['id']]);
-  assert.deepEqual(uncovered(await layout()), [['id_idx', 0]]);
+  const first = await actions.compact(target, { reason: 'quiet', fragments: 'all' });
+  assert.deepEqual([first?.isMade, first?.removedFragments], [true, 3]);
+  await layout();
   const before = await dataset.version();
-  const second = await actions.compact(target, { reason: 'quiet', extent: 'full' });
-  assert.deepEqual([second?.removedFragments, second?.indexed], [0, []]);
+  const second = await actions.compact(target, { reason: 'quiet', fragments: 'all' });
+  assert.deepEqual([second?.isMade, second?.removedFragments], [false, 0]);
   await layout();
   assert.equal(await dataset.version(), before, 'nothing was to be done');
 });
@@ -182,29 +180,21 @@ test('an index that a client drops while it is built again stays dropped (P5)', 
   const spec = { ...btreeOn('id'), name: 'own' };
   await (await (await connect(dirname(table.folder))).openTable('t')).createIndex('id', { name: 'own' });
   assert.deepEqual(uncovered(await table.layout()), [['own', 0]]);
-  assert.equal(await table.actions.refreshIndex(table.target, spec, 'by hand', never), undefined);
+  assert.equal(await table.actions.buildIndex(table.target, spec, 'by hand', never), undefined);
   assert.deepEqual(uncovered(await table.layout()), []);
 });
 
-test('an index that a client drops while its debt is paid stays dropped (P5)', async (t) => {
-  const table = await maintained(
-    t,
-    droppedMeanwhile(() => table.folder, 'id_idx'),
-  );
-  await createIndex(table.dataset, 'id');
-  assert.equal(await table.actions.buildIndex(table.target, 'id', 'debt'), undefined);
-  assert.deepEqual(uncovered(await table.layout()), []);
-});
-
-test('an index that a client drops during a full compaction stays dropped (P5)', async (t) => {
-  const table = await maintained(
-    t,
-    droppedMeanwhile(() => table.folder, 'id_idx'),
-  );
-  await createIndex(table.dataset, 'id');
-  const report = await table.actions.compact(table.target, { reason: 'quiet', extent: 'full' });
-  assert.deepEqual([report?.removedFragments, report?.indexed], [3, []]);
-  assert.deepEqual(uncovered(await table.layout()), []);
+test('an index that merges ask for is not built beside one that a client builds meanwhile (P5)', async (t) => {
+  const table = await maintained(t, (opened) => ({
+    prepareIndex: async (...build: Parameters<Dataset['prepareIndex']>) => {
+      const prepared = await opened.prepareIndex(...build);
+      await (await (await connect(dirname(table.folder))).openTable('t')).createIndex('id', { name: 'own' });
+      return prepared;
+    },
+  }));
+  const report = await table.actions.buildIndex(table.target, btreeOn('id'), 'merges on the column', never);
+  assert.equal(report, undefined);
+  assert.deepEqual(uncovered(await table.layout()), [['own', 0]]);
 });
 
 /** As of indexes that this service cannot build. */
@@ -220,7 +210,7 @@ test('a table with an index that we cannot build again is compacted by the engin
   await (await (await connect(dirname(folder))).openTable('t')).createIndex('id', { name: 'other' });
   await dataset.refresh();
   await dataset.append(ipcFile(rows(4)));
-  const report = await actions.compact(target, { reason: 'by hand', extent: 'full' });
+  const report = await actions.compact(target, { reason: 'by hand', fragments: 'all' });
   assert.ok(Number(report?.lockedMs) > 0);
   assert.deepEqual(uncovered(await layout()), [['other', 0]]);
 });
@@ -250,11 +240,11 @@ test('a compaction leaves the fragments that an index is built from, and compact
   const idsOf = async () => (await layout()).fragments.map(({ id }) => id);
   const unpin = pins.pin(target, 4, await layout());
   for (const id of [4, 5]) await dataset.append(ipcFile(rows(id)));
-  await actions.compact(target, { reason: 'by hand', extent: 'full' });
+  await actions.compact(target, { reason: 'by hand', fragments: 'all' });
   assert.deepEqual((await idsOf()).slice(0, -1), [0, 1, 2, 3]);
   assert.equal((await layout()).fragments.length, 5);
   unpin();
-  await actions.compact(target, { reason: 'by hand', extent: 'full' });
+  await actions.compact(target, { reason: 'by hand', fragments: 'all' });
   assert.equal((await layout()).fragments.length, 1);
 });
 
@@ -282,8 +272,8 @@ test('a table that is not there any more is left alone', async (t) => {
   const record = await catalog.findTable(ref);
   assert.ok(record !== undefined);
   const gone = { ...target, tableId: 'other' as typeof target.tableId };
-  assert.equal(await actions.compact(gone, { reason: 'quiet', extent: 'full' }), undefined);
-  assert.equal(await actions.buildIndex(gone, 'id', 'debt'), undefined);
+  assert.equal(await actions.compact(gone, { reason: 'quiet', fragments: 'all' }), undefined);
+  assert.equal(await actions.buildIndex(gone, btreeOn('id'), 'many rows', never), undefined);
   assert.equal(await actions.prune(gone, 'old versions', inAnHour()), undefined);
   assert.equal(await actions.removeVersions(gone, [], inAnHour()), undefined);
 });

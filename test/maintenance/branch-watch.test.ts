@@ -1,62 +1,14 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
-import { btreeOn, type IndexSpec } from '#src/engine/port/index-spec.ts';
-import type { FragmentFacts } from '#src/engine/port/upkeep.ts';
+import { btreeOn } from '#src/engine/port/index-spec.ts';
+import type { FragmentFacts, Layout } from '#src/engine/port/upkeep.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
 import { BranchWatch } from '#src/maintenance/branch-watch.ts';
-import {
-  afterCommit,
-  afterFull,
-  afterIndexing,
-  afterTiered,
-  type Debt,
-  noDebt,
-  VersionAges,
-} from '#src/maintenance/observe/debt.ts';
+import { VersionAges } from '#src/maintenance/version-ages.ts';
 
-/** A commit for which the engine found the rows. */
-const byEngine = { on: [parseFieldPath('id')], gainsByIndex: true, mostFragments: Number.POSITIVE_INFINITY };
+const merge = { on: [parseFieldPath('id')] };
 const retentionMs = 60_000;
-
-function commits(debt: Debt, count: number, commit: Parameters<typeof afterCommit>[1] = byEngine): Debt {
-  let now = debt;
-  for (let i = 0; i < count; i += 1) now = afterCommit(now, commit);
-  return now;
-}
-const rounded = (ms: number): number => Math.round(ms * 1_000) / 1_000;
-
-describe('the debt of a branch (P8)', () => {
-  test('grows with each fragment that a commit reads', () => {
-    const { commits: count, fragmentMs, scanMs } = commits(noDebt, 20);
-    assert.deepEqual([count, rounded(fragmentMs), rounded(scanMs)], [20, 0.4 * 190, 0.15 * 190]);
-  });
-
-  test('is that of the fragments that lost a row, where rows are replaced by their addresses', () => {
-    assert.equal(
-      rounded(commits(noDebt, 20, { gainsByIndex: false, mostFragments: 2 }).fragmentMs),
-      rounded(0.4 * (1 + 18 * 2)),
-    );
-  });
-
-  test('is none of an index for merges that would do without one', () => {
-    assert.equal(commits(noDebt, 20, { ...byEngine, gainsByIndex: false }).scanMs, 0);
-  });
-
-  test('goes on for the fragments that a tier left, and for those that came during the job', () => {
-    const before = commits(noDebt, 20);
-    const after = afterTiered(commits(before, 3), before, 12);
-    assert.deepEqual([after.commits, after.commitsSinceFull, after.fragments, after.fragmentMs], [3, 23, 11, 0]);
-    assert.equal(after.unindexed, 23, 'no index covers what came of it');
-    assert.equal(rounded(commits(after, 1).fragmentMs), 4.4);
-  });
-
-  test('is that of the commits during the job alone after a full compaction and after an index', () => {
-    const before = commits(noDebt, 20);
-    const after = afterIndexing(afterFull(commits(before, 3), before), before);
-    assert.deepEqual(after, { ...noDebt, commits: 3, commitsSinceFull: 3, fragments: 3, unindexed: 3 });
-  });
-});
 
 describe('versions that can be removed (P8)', () => {
   test('are those that were superseded when the retention began, not the one that was the newest then', () => {
@@ -92,82 +44,114 @@ describe('a watched branch', () => {
     branch: undefined,
     location: 't.lance' as Location,
   };
-  const fragments = (count: number, rows: number): FragmentFacts[] =>
-    Array.from({ length: count }, (_, id) => ({ id, rows, deletedRows: 0 }));
-  const found = (small: number) => ({
-    layout: {
-      committedAtMs: undefined,
-      rows: 100_000 + small,
-      fragments: [...fragments(1, 100_000), ...fragments(small, 1)],
-      bytes: 2_000_000,
-      indexes: [
-        { name: 'id_idx', columns: ['id'], rows: 100_000, unindexedRows: small, spec: btreeOn('id'), isPlain: true },
-      ],
-    },
-    schema: { fields: [], metadata: new Map() } as never,
+  const fragments = (count: number): FragmentFacts[] =>
+    Array.from({ length: count }, (_, id) => ({ id, rows: 1, deletedRows: 0 }));
+  const found = (small: number, indexes: Layout['indexes'] = []) => ({
+    layout: { committedAtMs: undefined, rows: small, fragments: fragments(small), bytes: small, indexes },
+    schema: { fields: [{ name: 'id', type: { kind: 'utf8' } }], metadata: new Map() } as never,
+    lastPinned: -1,
   });
-  function watchAfter(count: number, atMs = 0): BranchWatch {
-    const watch = new BranchWatch(target, { maxWaitMs: 200, indexFromRows: 20_000, retentionMs });
-    for (let i = 0; i < count; i += 1) watch.committed(byEngine, atMs);
+  const lacking = (unindexedRows: number) =>
+    found(0, [
+      {
+        name: 'own',
+        columns: ['id'],
+        rows: 1_000,
+        unindexedRows,
+        spec: { ...btreeOn('id'), name: 'own' },
+        isPlain: false,
+      },
+    ]);
+  function watchAfter(count: number, indexFromRows = 20_000): BranchWatch {
+    const watch = new BranchWatch(target, { indexFromRows, retentionMs });
+    for (let i = 0; i < count; i += 1) watch.committed(merge, 0);
     return watch;
   }
+  const seen = (watch: BranchWatch, small: number, nowMs = 0) => watch.plan(found(small), watch.commits, nowMs, true);
 
-  test('is looked at from the second commit on, and then when what was seen says so or much has come since', () => {
+  test('is looked at after its first commit, after sixteen more, and once it is quiet', () => {
     const watch = watchAfter(1);
-    assert.equal(watch.isDue(0, true), false);
-    watch.committed(byEngine, 0);
     assert.equal(watch.isDue(0, true), true);
-    assert.equal(watch.plan(found(2), 0, true), undefined);
-    watch.committed({ ...byEngine, mostFragments: 0, gainsByIndex: false }, 0);
-    assert.equal(watch.isDue(0, true), false);
-    for (let i = 0; i < 16; i += 1) watch.committed({ ...byEngine, mostFragments: 0, gainsByIndex: false }, 0);
+    assert.equal(seen(watch, 2), undefined);
+    for (let i = 0; i < 15; i += 1) watch.committed(merge, 0);
+    assert.deepEqual([watch.isDue(0, true), watch.isDue(4_999, true), watch.isDue(5_000, true)], [false, false, true]);
+    watch.committed(merge, 0);
     assert.equal(watch.isDue(0, true), true);
   });
 
-  test('cools down after a job for as long as that took, but its index is rebuilt meanwhile (P8)', () => {
-    const watch = watchAfter(60);
-    const plan = watch.plan(found(60), 0, true);
-    assert.equal(plan?.job, 'compact');
-    watch.succeeded(plan!, 100, 0);
-    assert.equal(watch.plan(found(60), 99, true)?.job, 'index');
-    assert.equal(watch.plan(found(60), 100, true)?.job, 'compact');
-  });
-
-  test('is left alone after a failure, each time for twice as long (P8)', () => {
-    const watch = watchAfter(60);
-    assert.deepEqual([watch.failed(0), watch.failed(0), watch.failed(0)], [1_000, 2_000, 4_000]);
-    assert.deepEqual([watch.isDue(3_999, true), watch.isDue(4_000, true)], [false, true]);
-    watch.succeeded(watch.plan(found(60), 4_000, true)!, 1, 4_000);
-    assert.equal(watch.failed(5_000), 1_000);
-  });
-
-  test('has one refresh at a time, also where another job fails meanwhile (P8)', () => {
-    const vector = { distance: 'l2' } as const;
-    const spec: IndexSpec = { name: 'v', column: 'v', options: { type: 'IVF_FLAT', vector } };
-    const stale = { name: 'v', columns: ['v'], rows: 1_000, unindexedRows: 2_000, spec, isPlain: false };
-    const { layout, schema } = found(0);
-    const seen = { layout: { ...layout, indexes: [stale] }, schema };
+  test('is looked at again for a commit that came during a look', () => {
     const watch = watchAfter(1);
-    const planned = (nowMs: number) => watch.plan(seen, nowMs, false)?.job;
-    assert.equal(planned(0), 'refresh');
-    watch.beginsRefresh();
-    watch.failed(0, 'compact');
+    const { commits } = watch;
+    watch.committed(merge, 0);
+    assert.equal(watch.plan(found(2), commits, 0, true), undefined);
+    assert.equal(watch.isDue(5_000, true), true);
+    seen(watch, 3, 5_000);
+    assert.equal(watch.isDue(5_000, true), false);
+  });
+
+  test('is due for what a look has found as soon as it is quiet', () => {
+    const watch = watchAfter(1);
+    assert.equal(seen(watch, 4), undefined);
+    assert.deepEqual([watch.isDue(4_999, true), watch.isDue(5_000, true)], [false, true]);
+    assert.equal(seen(watch, 4, 5_000)?.reason, 'quiet');
+  });
+
+  test('is quiet only after twice the time that the last job took (P8)', () => {
+    const watch = watchAfter(1);
+    watch.succeeded('index', 20_000, 0);
+    assert.deepEqual([seen(watch, 4, 39_999)?.job, seen(watch, 4, 40_000)?.job], [undefined, 'compact']);
+  });
+
+  test('cools down after a job for as long as that took, but is indexed meanwhile (P8)', () => {
+    const watch = watchAfter(60);
+    assert.equal(seen(watch, 60)?.job, 'compact');
+    watch.succeeded('compact', 100, 0);
+    assert.equal(seen(watch, 60, 99), undefined);
+    assert.equal(watch.plan(lacking(1_000), 60, 99, true)?.job, 'index');
+    assert.equal(seen(watch, 60, 100)?.job, 'compact');
+  });
+
+  test('has no second attempt of what failed for a while, each time for twice as long (P8)', () => {
+    const watch = watchAfter(60);
+    assert.deepEqual(
+      [1, 2, 3].map(() => watch.failed('compact', 0)),
+      [1_000, 2_000, 4_000],
+    );
+    assert.deepEqual([seen(watch, 60, 3_999)?.job, seen(watch, 60, 4_000)?.job], [undefined, 'compact']);
+    assert.equal(watch.plan(lacking(1_000), 60, 0, true)?.job, 'index', 'other jobs go on');
+    watch.succeeded('compact', 1, 4_000);
+    assert.equal(watch.failed('look', 5_000), 1_000);
+    assert.deepEqual([watch.isDue(5_999, true), watch.isDue(6_000, true)], [false, true]);
+  });
+
+  test('has one index build at a time, also where another job fails meanwhile (P8)', () => {
+    const watch = watchAfter(1);
+    const planned = (nowMs: number) => watch.plan(lacking(2_000), 1, nowMs, false)?.job;
+    assert.equal(planned(0), 'index');
+    watch.begins('index');
+    watch.failed('compact', 0);
     assert.equal(planned(1_000), undefined);
-    watch.failed(1_000, 'refresh');
-    assert.equal(planned(3_000), 'refresh');
+    watch.failed('index', 1_000);
+    assert.equal(planned(3_000), 'index');
   });
 
   test('has no old versions to remove while those of another branch are removed (P8)', () => {
     const watch = watchAfter(20);
-    watch.maintained(noDebt, 0, 0);
-    assert.equal(watch.plan(found(0), 130_000, false), undefined);
-    assert.equal(watch.plan(found(0), 130_000, true)?.job, 'prune');
+    assert.equal(watch.plan(found(0), 20, 130_000, false), undefined);
+    assert.equal(watch.plan(found(0), 20, 130_000, true)?.job, 'prune');
   });
 
-  test('takes one top-level column of a merge as a reason for an index', () => {
-    const watch = watchAfter(2);
-    watch.committed({ ...byEngine, on: [parseFieldPath('meta.k')] }, 0);
-    watch.committed({ ...byEngine, on: [parseFieldPath('a'), parseFieldPath('b')] }, 0);
-    assert.deepEqual([...watch.mergesOn], [['id', 2]]);
+  test('gets an index on the one top-level column of two merges', () => {
+    const columns = (watch: BranchWatch) => watch.toIndex(found(100)).map(({ column }) => column);
+    const watch = watchAfter(1, 100);
+    watch.committed({ on: [parseFieldPath('id.k')] }, 0);
+    watch.committed({ on: [parseFieldPath('id'), parseFieldPath('b')] }, 0);
+    assert.deepEqual(columns(watch), [], 'the first merge may be the only one');
+    watch.committed(merge, 0);
+    assert.deepEqual(columns(watch), ['id']);
+    assert.deepEqual(columns(watchAfter(2, 101)), [], 'a small table');
+    const branch = new BranchWatch({ ...target, branch: 'dev' as never }, { indexFromRows: 1, retentionMs });
+    for (let i = 0; i < 2; i += 1) branch.committed(merge, 0);
+    assert.deepEqual(columns(branch), [], 'merges into other branches use none');
   });
 });

@@ -28,17 +28,12 @@ interface LogLine {
 interface Watched {
   readonly ids: readonly number[];
   readonly indexFromRows: number;
-  /** How many fragments have a part in what a commit takes. */
-  readonly mostFragments?: number;
   /** In place of the methods of every dataset that maintenance opens. */
   readonly replaced: (opened: Dataset) => Partial<Dataset>;
 }
 
 /** A table over the real engine and catalog that is maintained automatically. */
-export async function watchedTable(
-  t: TestContext,
-  { ids, indexFromRows, mostFragments = Number.POSITIVE_INFINITY, replaced }: Watched,
-) {
+export async function watchedTable(t: TestContext, { ids, indexFromRows, replaced }: Watched) {
   const { catalog, engine, dataset, ref, tableId, location } = await publishTable(t, rows(ids));
   const open = async (request: OpenRequest): Promise<Dataset> => {
     const opened = await engine.open(request);
@@ -59,20 +54,14 @@ export async function watchedTable(
     clock,
     logger: createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } }),
     metrics: new Metrics(),
-    policy: { isAutomatic: true, retentionMs, maxWaitMs: 60_000, indexFromRows },
+    policy: { isAutomatic: true, retentionMs, indexFromRows },
   });
   const target = { table: ref, tableId, branch: undefined, location };
   let nextId = ids.length;
   const commit = async (): Promise<void> => {
     await dataset.refresh();
     await dataset.append(ipcFile(rows([nextId++])));
-    scheduler.committed({
-      ...target,
-      on: [parseFieldPath('id')],
-      gainsByIndex: true,
-      mostFragments,
-      version: await dataset.version(),
-    });
+    scheduler.committed({ ...target, on: [parseFieldPath('id')], version: await dataset.version() });
   };
   const lines = (): LogLine[] => log.map((line) => JSON.parse(line) as LogLine);
   return { scheduler, target, clock, commit, dataset, lines };

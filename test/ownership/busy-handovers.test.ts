@@ -46,7 +46,7 @@ async function operationsOf(t: TestContext, replica: Joined) {
     ...{ clock: new ManualClock(), newId: randomUUID, logger: silentLogger as never, metrics: new Metrics() },
     ...{ queries: undefined as never, keyHasher: new KeyHasher(new Uint32Array(8)), keyMemoryBytes: 1 << 20 },
     ...{ maxWaitingPerTable: 10, maxOpenDatasets: 10, idempotencyKeptMs: 1_000, managesVersions: false },
-    maintenanceLimits: { isAutomatic: false, retentionMs: 1_000, maxWaitMs: 1_000, indexFromRows: 1_000 },
+    maintenanceLimits: { isAutomatic: false, retentionMs: 1_000, indexFromRows: 1_000 },
   });
   const creation = await replica.catalog.reserveCreation(table('t'), undefined, place('t.lance'));
   const rows = ipcFile(new Table({ id: vectorFromArray([1, 2], new Int32()) }));

@@ -9,7 +9,7 @@ import { storedRows, stream } from '#test/http/rows.ts';
 import { AdvancingClock } from '#test/maintenance/advancing-clock.ts';
 
 const retentionMs = 600_000;
-const settings = { VERSION_RETENTION: '10m', MAINTENANCE_WAIT: '1h' };
+const settings = { VERSION_RETENTION: '10m' };
 const ids = Array.from({ length: 200 }, (_, id) => id);
 /** Some 100 KB that do not shrink. */
 const upsert = (): Buffer =>

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { connect } from '@lancedb/lancedb';
-import { Table, tableToIPC, vectorFromArray } from 'apache-arrow';
+import { Table, tableToIPC } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import type { TableRecord } from '#src/catalog/port.ts';
@@ -99,8 +99,6 @@ const kindsOf = (merge: MergeKind): WriteKinds => ({
 export class Stage {
   /** How many merges each commit had. */
   readonly commits: number[] = [];
-  /** Whether each would have been faster through an index over all rows. */
-  readonly gainsByIndex: boolean[] = [];
   /** What each request that was answered had deleted. */
   readonly deletedRows: number[] = [];
   /** Lines of the log at `warn` and above. */
@@ -198,7 +196,7 @@ export class Stage {
       datasets,
       recoveryMarks: new RecoveryMarks({ catalog, engine, ...(owners && { owners }) }),
       logger,
-      observer: { committed: (commit) => void stage.gainsByIndex.push(commit.gainsByIndex) },
+      observer: { committed: () => undefined },
       openKinds: () => kindsOf(new MergeKind({ engine, logger, keyBudget: stage.keyBudget, keyHasher })),
       maxWaiting: 1_000,
       maxIdle: 10,
@@ -404,15 +402,6 @@ export class Stage {
   async buildIndex(column: string): Promise<void> {
     const dataset = await this.engine.open({ location });
     await createIndex(dataset, column);
-    dataset.close();
-  }
-
-  /** As maintenance of a large table does: a dataset that is opened from now on has more room in memory than one before. */
-  async needRoomForIndexes(): Promise<void> {
-    const keys = new Table({ id: vectorFromArray(new Int32Array(700_000).map((_, i) => i)) });
-    const dataset = await createDataset(this.engine, 'large.lance' as Location, ipcFile(keys), {});
-    await createIndex(dataset, 'id');
-    await dataset.warmIndex('id');
     dataset.close();
   }
 

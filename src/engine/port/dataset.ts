@@ -152,11 +152,6 @@ export interface HeadCommits {
    * engine makes do not say it, and `replaceRows` is told by itself.
    */
   note(properties: Readonly<Record<string, string>> | undefined): void;
-  /**
-   * Whether a merge of so many bytes would find its keys sooner through an index that covers all rows. False if it must not use
-   * one; else true if that is not known, as without an index.
-   */
-  gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean>;
 }
 
 /** What earlier commits did, and left. */

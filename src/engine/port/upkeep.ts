@@ -90,12 +90,6 @@ export interface Upkeep {
    */
   prepareIndex(spec: IndexSpec, scope?: IndexBuildScope): Promise<PreparedCommit>;
   /**
-   * Reads the newest plain BTREE of a column into memory, so that the next merges need not: 0.1 s for each
-   * million rows, concurrently with merges. Returns false if there is no room for all of it; then it reads nothing, as without
-   * such an index.
-   */
-  warmIndex(column: string): Promise<boolean>;
-  /**
    * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
    * index covers the new fragments. undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
    */

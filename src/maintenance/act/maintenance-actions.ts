@@ -7,7 +7,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
-import { btreeOn, type IndexSpec } from '../../engine/port/index-spec.ts';
+import type { IndexSpec } from '../../engine/port/index-spec.ts';
 import type { Layout, PreparedCommit, PruneResult, VersionRange } from '../../engine/port/upkeep.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
@@ -15,16 +15,8 @@ import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { VersionPins } from '../../table/version-pins.ts';
-import { isTooTightFor } from '../decide/disk-space.ts';
-import {
-  type CompactionReason,
-  canBeCompacted,
-  type Extent,
-  type Inspection,
-  isConcurrent,
-  plainColumns,
-  uncoveredFragments,
-} from '../decide/policy.ts';
+import { isTooTightFor } from '../disk-space.ts';
+import { type Compaction, hasIndexOn, type Inspection, isConcurrent } from '../plan.ts';
 import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
 import { BranchAccess, type MaintainedBranch } from './branch-access.ts';
 
@@ -36,20 +28,14 @@ interface ActionDeps {
   readonly pins: VersionPins;
 }
 
-export interface Compaction {
-  readonly reason: CompactionReason;
-  readonly extent: Extent;
-  /** The ids of the fragments, where the compaction is one of a tier. */
-  readonly fragments?: readonly number[];
-}
-
 /** The part of a report that a compaction measures. */
 type Compacted = Pick<
   CompactionReport,
-  'lockedMs' | 'removedFragments' | 'removedVersions' | 'removedBytes' | 'isHeldByTag'
+  'lockedMs' | 'isMade' | 'removedFragments' | 'removedVersions' | 'removedBytes' | 'isHeldByTag'
 >;
 
-const nothingRemoved = { removedFragments: 0, removedVersions: 0, removedBytes: 0, isHeldByTag: false } as const;
+const nothingRemoved = { removedVersions: 0, removedBytes: 0, isHeldByTag: false } as const;
+const nothingCompacted = { ...nothingRemoved, isMade: false, removedFragments: 0, lockedMs: 0 } as const;
 
 /** Each method returns `undefined` if the table does not exist any more, or if another process owns it. */
 export class MaintenanceActions {
@@ -65,6 +51,7 @@ export class MaintenanceActions {
     return this.#access.onTable(target, async (dataset) => ({
       layout: await dataset.layout(),
       schema: await dataset.schema(),
+      lastPinned: this.#deps.pins.lastFragment(target),
     }));
   }
 
@@ -75,40 +62,26 @@ export class MaintenanceActions {
     ]);
   }
 
-  compact(target: BranchRef, { reason, extent, fragments }: Compaction): Promise<CompactionReport | undefined> {
+  /** `all`: by the engine and under the lock, where this service cannot compact the branch itself. */
+  compact(target: BranchRef, { reason, fragments }: Omit<Compaction, 'job'>): Promise<CompactionReport | undefined> {
     return this.#access.onTable(target, async (dataset) => {
       const startMs = performance.now();
       const layout = await dataset.layout();
-      const isLocked = extent === 'full' && !isConcurrent(layout);
-      const compacted = isLocked
-        ? await this.#compactLocked(target, dataset, layout)
-        : await this.#compact(target, dataset, fragments ?? fragmentsFor(reason, layout));
-      const isRebuilding = extent === 'full' && !isLocked && needsIndexing(layout, compacted);
-      const columns = isRebuilding ? plainColumns(layout.indexes) : [];
-      const { indexed, isIndexTooLarge } = await this.#indexAgain(target, dataset, columns);
+      const all = layout.fragments.flatMap(({ id }) => id ?? []);
+      const compacted =
+        fragments === 'all' && !isConcurrent(layout)
+          ? await this.#compactLocked(target, dataset, layout)
+          : await this.#compact(target, dataset, fragments === 'all' ? all : fragments);
       const durationMs = performance.now() - startMs;
-      const { branch } = target;
-      return { job: 'compact', branch, reason, extent, ...compacted, indexed, isIndexTooLarge, durationMs };
-    });
-  }
-
-  buildIndex(target: BranchRef, column: string, reason: IndexReport['reason']): Promise<IndexReport | undefined> {
-    return this.#access.onTable(target, async (dataset) => {
-      const startMs = performance.now();
-      const built = await this.#index(target, dataset, column, reason === 'debt');
-      if (built === undefined) return undefined;
-      const { isIndexTooLarge } = built;
-      const rows = await dataset.countRows();
-      const durationMs = performance.now() - startMs;
-      return { job: 'index', branch: target.branch, reason, column, rows, isIndexTooLarge, durationMs };
+      return { job: 'compact', branch: target.branch, reason, ...compacted, indexed: [], durationMs };
     });
   }
 
   /**
-   * Builds an index again, with its options, in a process of its own and without any lock. The signal ends the process. undefined
-   * also if the branch has no such index any more.
+   * Builds an index in a process of its own and without any lock; the signal ends the process. undefined also if a client has dropped
+   * meanwhile what was to be built again, or built what merges ask for.
    */
-  async refreshIndex(
+  async buildIndex(
     target: BranchRef,
     spec: IndexSpec,
     reason: IndexReport['reason'],
@@ -127,10 +100,14 @@ export class MaintenanceActions {
       unpin = this.#deps.pins.pin(target, await opened.version(), layout);
       const prepared = await opened.prepareIndex(spec, { principal: undefined, signal }).catch(unfitting);
       const { column } = spec;
-      const report = { job: 'index', branch, reason, column, rows: layout.rows, isIndexTooLarge: false } as const;
+      const report = { job: 'index', branch, reason, column, rows: layout.rows } as const;
       if (prepared instanceof LancegateError)
         return { ...report, durationMs: performance.now() - startMs, refusal: prepared };
-      const isMade = await this.#commitBuilt(target, opened, spec, prepared).finally(() => prepared.discard());
+      const isWanted = async () => {
+        const newest = await opened.layout();
+        return reason === 'merges on the column' ? !hasIndexOn(newest, column) : hasIndex(newest, spec);
+      };
+      const isMade = await this.#commitBuilt(target, opened, prepared, isWanted).finally(() => prepared.discard());
       return isMade ? { ...report, durationMs: performance.now() - startMs } : undefined;
     } finally {
       unpin();
@@ -141,8 +118,8 @@ export class MaintenanceActions {
   async #commitBuilt(
     target: BranchRef,
     dataset: MaintainedBranch,
-    spec: IndexSpec,
     prepared: PreparedCommit,
+    isWanted: () => Promise<boolean>,
   ): Promise<boolean> {
     const { locks, catalog } = this.#deps;
     const { table, tableId } = target;
@@ -150,7 +127,6 @@ export class MaintenanceActions {
     const release = await locks.lockShared(table, neverAborts);
     try {
       if ((await catalog.findTable(table))?.id !== tableId) return false;
-      const isWanted = async () => hasIndex(await dataset.layout(), spec);
       return (await this.#access.commit(target, dataset, prepared, isWanted)).isMade;
     } finally {
       release();
@@ -195,20 +171,14 @@ export class MaintenanceActions {
     });
   }
 
-  /** Reads an index into memory that was built before this process began. Returns false if it does not fit. */
-  async warmIndex(target: BranchRef, column: string): Promise<boolean> {
-    return (await this.#access.onTable(target, (dataset) => dataset.warmIndex(column))) ?? true;
-  }
-
   async #compact(target: BranchRef, dataset: MaintainedBranch, wanted: readonly number[]): Promise<Compacted> {
     const pinned = this.#deps.pins.lastFragment(target);
     const fragments = wanted.filter((id) => id > pinned);
-    if (fragments.length === 0) return { ...nothingRemoved, lockedMs: 0 };
+    if (fragments.length === 0) return nothingCompacted;
     await this.#access.mark(target, dataset);
     const prepared = await dataset.prepareCompaction(fragments);
-    if (prepared === undefined) return { ...nothingRemoved, lockedMs: 0 };
-    const { lockedMs, removedFragments } = await this.#access.commit(target, dataset, prepared);
-    return { ...nothingRemoved, lockedMs, removedFragments };
+    if (prepared === undefined) return nothingCompacted;
+    return { ...nothingRemoved, ...(await this.#access.commit(target, dataset, prepared)) };
   }
 
   /**
@@ -235,35 +205,10 @@ export class MaintenanceActions {
       await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
       const result = await dataset.optimize(supersededBeforeMs, this.#confirms({ table }));
       await recoveryMarks.acknowledge(tableId, branch, dataset);
-      return { ...result, lockedMs: performance.now() - startMs };
+      return { ...result, isMade: result.removedFragments > 0, lockedMs: performance.now() - startMs };
     } finally {
       release();
     }
-  }
-
-  /** Builds the plain indexes of columns again, but for those that were dropped meanwhile. */
-  async #indexAgain(target: BranchRef, dataset: MaintainedBranch, columns: readonly string[]) {
-    const indexed: string[] = [];
-    let isIndexTooLarge = false;
-    for (const column of columns) {
-      const built = await this.#index(target, dataset, column, true);
-      if (built === undefined) continue;
-      indexed.push(column);
-      isIndexTooLarge ||= built.isIndexTooLarge;
-    }
-    return { indexed, isIndexTooLarge };
-  }
-
-  /** `isAgain`: the column has an index. undefined if a client has dropped it meanwhile. */
-  async #index(target: BranchRef, dataset: MaintainedBranch, column: string, isAgain: boolean) {
-    await this.#access.mark(target, dataset);
-    const prepared = await dataset.prepareIndex(btreeOn(column));
-    const isStillThere = async () => plainColumns((await dataset.layout()).indexes).includes(column);
-    const { isMade } = await this.#access.commit(target, dataset, prepared, isAgain ? isStillThere : undefined);
-    if (!isMade) return undefined;
-    // Merges into branches use no index, so none is read there.
-    const fits = target.branch !== undefined || (await dataset.warmIndex(column));
-    return { isIndexTooLarge: !fits };
   }
 
   #prune(
@@ -307,19 +252,9 @@ export class MaintenanceActions {
   }
 }
 
-/** Those that an index covers which takes long to build are rewritten only where it is built again at once. */
-function fragmentsFor(reason: CompactionReason, layout: Layout): readonly number[] {
-  const isForAll = reason === 'by hand' || reason === 'before the index';
-  const fragments = isForAll ? layout.fragments : uncoveredFragments(layout);
-  return canBeCompacted({ fragments }) ? fragments.flatMap(({ id }) => id ?? []) : [];
-}
-
 /** It may have been dropped, or built in another way, since it was looked at. */
 const hasIndex = ({ indexes }: Layout, spec: IndexSpec): boolean =>
   indexes.some((each) => isDeepStrictEqual(each.spec, spec));
-
-const needsIndexing = ({ indexes }: Layout, { removedFragments }: Compacted): boolean =>
-  removedFragments > 0 || indexes.some(({ isPlain, unindexedRows }) => isPlain && unindexedRows > 0);
 
 /** The engine took the options when a client built the index, so it refuses the rows that are there now. */
 function unfitting(error: unknown): LancegateError {

@@ -101,8 +101,6 @@ export class ByRowAddress {
         if (batch.numRows > sliceRows) await setImmediate();
         return { by: 'key_index', each: countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert) };
       },
-      gainsByIndex: false,
-      mostFragments: found.rows.size,
       surplusRows: batch.isUpsert ? found.surplus.values().reduce((sum, rows) => sum + rows.length, 0) : 0,
     };
   }

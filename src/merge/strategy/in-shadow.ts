@@ -19,7 +19,6 @@ interface ShadowMerge {
   /** The surplus rows count as deleted. */
   readonly totals: MergeTotals;
   readonly surplusRows: number;
-  readonly gainsByIndex: boolean;
 }
 
 /** The engine finds the rows and merges, in a shadow of the branch: every kind of batch. */
@@ -44,13 +43,10 @@ export class InShadow {
       await this.#note(batch, head, merged, before);
       const made = await shadow.commit(() => batch.requireTime());
       if (made === 'overtaken') return 'overtaken';
-      const { gainsByIndex, surplusRows } = merged;
       return {
         version: made.version,
         count: () => this.#count(batch, head, merged, { before, version: made.version }),
-        gainsByIndex,
-        mostFragments: Number.POSITIVE_INFINITY,
-        surplusRows,
+        surplusRows: merged.surplusRows,
       };
     } finally {
       shadow.discard();
@@ -65,11 +61,9 @@ export class InShadow {
 
   async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
     const target = { columns: await dataset.columns(), shadow };
-    if (needsPromotedKeys(batch) || canMatch(batch, target))
-      return { ...(await mergeInto(this.#engine, target, batch, false)), gainsByIndex: false };
-    const useIndex = batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
-    const gainsByIndex = await dataset.gainsByIndex(specOf(batch, useIndex), batch.chunk().file.length);
-    return { ...(await mergeInto(this.#engine, target, batch, useIndex)), gainsByIndex };
+    const isByEngine = !needsPromotedKeys(batch) && !canMatch(batch, target);
+    const useIndex = isByEngine && batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
+    return mergeInto(this.#engine, target, batch, useIndex);
   }
 
   /** Not where the rows that were there have to be looked for in the commit. */
@@ -116,7 +110,7 @@ export class InShadow {
  * Merges one batch after other steps in the shadow. Without an index: those of the branch do not know the rows that the steps
  * before have left.
  */
-export const mergeAsStep = (engine: Datasets, target: MergeTarget, batch: Batch): Promise<MergedRows> =>
+export const mergeAsStep = (engine: Datasets, target: MergeTarget, batch: Batch): Promise<ShadowMerge> =>
   mergeInto(engine, target, batch, false);
 
 interface MergeTarget {
@@ -125,9 +119,7 @@ interface MergeTarget {
   readonly shadow: Shadow;
 }
 
-type MergedRows = Omit<ShadowMerge, 'gainsByIndex'>;
-
-async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, useIndex: boolean): Promise<MergedRows> {
+async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, useIndex: boolean): Promise<ShadowMerge> {
   const remainingMs = () => longestTime(batch.requests);
   const { columns, shadow } = target;
   if (canMatch(batch, target)) return mergeMatched(engine, target, batch, remainingMs);

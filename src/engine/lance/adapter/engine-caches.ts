@@ -8,13 +8,12 @@
  */
 import type { Session } from '@lancedb/lancedb';
 import type { Location } from '../../../kernel/ids.ts';
-import { plainIndexName } from '../../port/index-spec.ts';
-import { type NativeIndex, type NativeTable, newSession } from '../native/native.ts';
+import { type NativeTable, newSession } from '../native/native.ts';
 
 export interface CacheLimits {
   /** The most that indexes may take; they take less while they are small. */
   readonly indexCacheBytes: number;
-  /** The part of `indexCacheBytes` that is there from the start. Only `warmIndex` makes it larger, so a reader has all at once. */
+  /** The part of `indexCacheBytes` that is there from the start. A reader has all at once. */
   readonly firstIndexCacheBytes?: number;
   readonly metadataCacheBytes: number;
 }
@@ -69,23 +68,3 @@ export interface DatasetCaches {
   /** The newest version, with the caches there are now. */
   open(): Promise<NativeTable>;
 }
-
-/** As `Dataset.warmIndex`. `warmShadow` reads the index for the shadows of the branch, and is false if there can be none. */
-export async function warmIndex(
-  table: NativeTable,
-  caches: DatasetCaches | undefined,
-  column: string,
-  warmShadow: (name: string) => Promise<boolean>,
-): Promise<boolean> {
-  const name = plainIndexName(column);
-  const index = (await table.listIndices()).find((each) => each.name === name);
-  if (index === undefined || caches === undefined) return true;
-  if (!caches.makeRoom(column, bytesInMemory(index))) return false;
-  if (await warmShadow(name)) return true;
-  const other = await caches.open();
-  await other.prewarmIndex(name).finally(() => other.close());
-  return true;
-}
-
-/** Keys are stored packed; in memory each takes its row's address, too, and numbers take eight bytes. */
-const bytesInMemory = ({ sizeBytes = 0, numIndexedRows = 0 }: NativeIndex): number => sizeBytes + 16 * numIndexedRows;

@@ -52,25 +52,12 @@ export class IndexChoice {
   }
 
   /** For a merge of so many bytes into the version; false as well where the request forbids the index. */
-  usesIndex(spec: MergeSpec, version: number, sourceBytes: number): boolean {
-    return this.#isFaster(spec, version, (sizes) => costWithIndex(sizes, sourceBytes));
-  }
-
-  /** Whether it would, were the index built anew. */
-  gainsByIndex(spec: MergeSpec, version: number, sourceBytes: number): boolean {
-    return this.#isFaster(spec, version, () => costWithFreshIndex(sourceBytes));
-  }
-
-  #isFaster(
-    { on, useIndex, whenNotMatchedBySourceDelete }: MergeSpec,
-    version: number,
-    costOf: (sizes: Sizes) => number,
-  ): boolean {
+  usesIndex({ on, useIndex, whenNotMatchedBySourceDelete }: MergeSpec, version: number, sourceBytes: number): boolean {
     const [column, ...others] = on;
     const isOpen = useIndex && others.length === 0 && whenNotMatchedBySourceDelete === false;
     if (!isOpen || column === undefined) return useIndex;
     const sizes = this.#sizesAt(version, column);
-    return sizes === undefined || costOf(sizes) <= costWithout(sizes);
+    return sizes === undefined || costWithIndex(sizes, sourceBytes) <= costWithout(sizes);
   }
 
   /** undefined where there is nothing to choose, or not enough is known. */
@@ -85,9 +72,7 @@ export class IndexChoice {
 const costWithIndex = ({ uncoveredRows, uncoveredFragments, rowBytes }: Sizes, sourceBytes: number): number =>
   uncoveredFragments * cost.uncoveredFragment +
   uncoveredRows * (cost.uncoveredRow + rowBytes * cost.uncoveredByte) +
-  costWithFreshIndex(sourceBytes);
-
-const costWithFreshIndex = (sourceBytes: number): number => sourceBytes * cost.sourceByte;
+  sourceBytes * cost.sourceByte;
 
 const costWithout = ({ rows, keyBytes }: Sizes): number => cost.fullRead + rows * (cost.key + keyBytes * cost.keyByte);
 

@@ -42,7 +42,7 @@ import { buildNativeIndex } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
-import { type DatasetCaches, warmIndex } from './engine-caches.ts';
+import type { DatasetCaches } from './engine-caches.ts';
 import {
   branchesOf,
   commitManifest,
@@ -217,14 +217,6 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     if (this.#commits !== undefined) this.#commits.notes.properties = properties;
   }
 
-  gainsByIndex(spec: MergeSpec, sourceBytes: number): Promise<boolean> {
-    return engineCall(
-      'open',
-      async () =>
-        this.#commits?.indexChoice.gainsByIndex(spec, await this.head.version(), sourceBytes) ?? spec.useIndex,
-    );
-  }
-
   mayHaveCommitted(matched: number): Promise<boolean> {
     return engineCall('open', async () => {
       if (this.#local !== undefined) return hasTransactionOn(this.#local.versions.path, matched);
@@ -239,14 +231,6 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {
     return this.#commits && changedRows(this.#commits.versionsFolder, version, change);
-  }
-
-  warmIndex(column: string): Promise<boolean> {
-    return engineCall('maintain', async () =>
-      warmIndex(await this.head.table(), this.#caches, column, async (name) => {
-        return (await this.#commits?.shadows.warm(await this.head.mirroredVersion(), name)) ?? false;
-      }),
-    );
   }
 
   layout(): Promise<Layout> {

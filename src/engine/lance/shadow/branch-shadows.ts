@@ -84,23 +84,6 @@ export class BranchShadows {
       return ifNotReplaceable(error, undefined);
     }
   }
-
-  /** Reads an index into memory for the next shadows. False where there can be none. */
-  async warm(version: number, index: string): Promise<boolean> {
-    const { branchFolder, versionsFolder, folders, commits } = this.#parts;
-    const original = readManifest(versionsFolder, version);
-    if (original === undefined) return false;
-    const folder = folders.take(branchFolder, commits.uri);
-    try {
-      folder.begin({ version, bytes: original.bytes });
-      await (await folder.table()).prewarmIndex(index);
-      folders.release(branchFolder, folder);
-      return true;
-    } catch (error) {
-      void folder.remove();
-      return ifNotReplaceable(error, false);
-    }
-  }
 }
 
 interface LocalShadowParts {

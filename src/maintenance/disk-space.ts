@@ -1,6 +1,6 @@
 /** What the room on the disk allows. */
-import type { Space } from '../../engine/port/engine.ts';
-import type { Layout } from '../../engine/port/upkeep.ts';
+import type { Space } from '../engine/port/engine.ts';
+import type { Layout } from '../engine/port/upkeep.ts';
 
 /** The disk is nearly full at this free part of it. A twentieth of a large disk is much, so there is a limit in bytes too. */
 const nearlyFullPart = 1 / 20;
