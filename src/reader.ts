@@ -58,9 +58,7 @@ await answerOrders({
   channel: new Socket({ fd: channelFd }),
   openEngines: ({ root, scratchFolder, niceness, ...options }) => {
     yieldToService(niceness);
-    const firstIndexCacheBytes = options.indexCacheBytes;
-    const engineAt = (folder: string) =>
-      new LanceEngine({ ...options, firstIndexCacheBytes, root: folder, scratchFolder });
+    const engineAt = (folder: string) => new LanceEngine({ ...options, root: folder, scratchFolder });
     const tables = engineAt(root);
     const shadow = hasScheme(root) ? engineAt(mirrorsFolder(scratchFolder)) : tables;
     return { root: tables, shadow, scratch: engineAt(scratchFolder) };

@@ -298,12 +298,20 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
   });
 }
 
+/** A setting that has gone stops no start before the next release. */
+function nameFormerSettings({ config, logger }: Start): void {
+  const former = { 'engine-index-cache': config.engineIndexCache, 'maintenance-wait': config.maintenanceWait };
+  for (const [setting, value] of Object.entries(former))
+    if (value !== undefined) logger.warn({ setting }, 'a setting is given that does nothing any more');
+}
+
 const openSpools = ({ config, folder }: Start): ResultSpools =>
   new ResultSpools({ folder: folder.scratchFolder, mostBytes: 2 ** 30, principalShare: config.principalShare });
 
 async function openEngine(start: Start, state: StoredState, readerChanges: ReaderChanges): Promise<LanceEngine> {
   const { config, folder, opened } = start;
   sayIfClosed(start);
+  nameFormerSettings(start);
   makeEmptyFolder(folder.scratchFolder);
   haveOwnTemporaryFolder(start);
   if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
@@ -319,7 +327,7 @@ async function openEngine(start: Start, state: StoredState, readerChanges: Reade
     memoryFolder,
     readerChanges,
     indexBuilds: openBuilders(start),
-    indexCacheBytes: config.engineIndexCacheBytes,
+    indexCacheBytes: 16 * 2 ** 20, // what reads an index runs in readers and builders
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });
   opened.defer(() => engine.close());

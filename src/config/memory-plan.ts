@@ -8,13 +8,10 @@
 import { type Config, leastMemoryLimitBytes, leastReaderMemoryBytes, type SettingName } from './settings.ts';
 import { MiB } from './value-types.ts';
 
-/** Node, the engine's code, what an idle service holds, and what is not collected yet. */
-const ownBytes = 312 * MiB;
+/** Node, the engine's code and its pages of indexes, what an idle service holds, and what is not collected yet. */
+const ownBytes = 328 * MiB;
 /** The key indexes of tables: 21 to 40 MB for a million keys. */
 const partForKeys = 1 / 16;
-/** Of a small limit, bodies need what is left by the rest: with the least there is, indexes get no more than 16 MiB. */
-const beforeIndexesBytes = 576 * MiB;
-const partForIndexes = 1 / 4;
 /** What a byte of a body takes at the worst while the engine works on it, itself included. */
 const bytesPerBodyByte = 4;
 /** What is below the service (its page cache, its sockets) and other processes need some, too. */
@@ -41,8 +38,8 @@ export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): n
 
 /** The bytes of bodies that fit under the limit together with everything else. */
 export const bodyBytesUnder = (config: Config): number => {
-  const { memoryLimitBytes, engineIndexCacheBytes, engineMetadataCacheBytes } = config;
-  const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes) + engineIndexCacheBytes + engineMetadataCacheBytes;
+  const { memoryLimitBytes, engineMetadataCacheBytes } = config;
+  const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes) + engineMetadataCacheBytes;
   return Math.max(0, Math.floor((memoryLimitBytes - heldBytes) / bytesPerBodyByte));
 };
 
@@ -67,8 +64,7 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
   const readerMemoryBytes = fit('readerMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForReader));
   const writersBytes = allBytes - readers * readerMemoryBytes;
   const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, writersBytes));
-  const engineIndexCacheBytes = fit('engineIndexCacheBytes', (memoryLimitBytes - beforeIndexesBytes) * partForIndexes);
-  const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes, engineIndexCacheBytes }));
+  const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes }));
   const partBytes = partBytesOf({ ...given, bodyMemoryBytes });
   return {
     ...given,
@@ -76,7 +72,6 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
     memoryLimitBytes,
     readerMemoryBytes,
     indexMemoryBytes: fit('indexMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForIndexBuild)),
-    engineIndexCacheBytes,
     bodyMemoryBytes,
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),
     chunkBytes: fit('chunkBytes', partBytes / chunksPerPart),

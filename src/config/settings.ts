@@ -49,6 +49,7 @@ export const groups = {
   maintenance: 'Maintenance',
   times: 'Times',
   logs: 'Logs',
+  former: 'Settings that do nothing any more',
 } as const;
 export type Group = keyof typeof groups;
 export type Setting = Option<unknown> & { readonly group: Group };
@@ -134,11 +135,6 @@ export const settings = {
       flag: 'managed-versioning',
       default: 'false',
       doc: 'Descriptions of tables ask programs of Lance that write to `--storage-root` themselves (pylance, Spark, `connectNamespace`) to commit through this service (`managed_versioning`): then each commit needs a right, takes its turn and is durable. Such programs cannot create branches then; this service can.',
-    }),
-    engineIndexCacheBytes: withDefault(bytes(0, TiB), {
-      flag: 'engine-index-cache',
-      default: '256MiB',
-      doc: 'Memory in which the engine keeps the indexes of keys, at most; as much is taken as they need, from 16 MiB on. A row takes 16 bytes if its key is a number, 50 if it is a UUID. Less than all tables in use need makes large merges slow.',
     }),
     engineMetadataCacheBytes: withDefault(bytes(0, TiB), {
       flag: 'engine-metadata-cache',
@@ -233,11 +229,6 @@ export const settings = {
       default: '1m',
       doc: 'How long a version can be read after a newer one superseded it. Tagged versions, and those that branches start from, stay. Each removal reads all manifests that are kept, so a long time costs the writers something.',
     }),
-    maintenanceWaitMs: withDefault(durationMs(1, longestTimerMs), {
-      flag: 'maintenance-wait',
-      default: '200ms',
-      doc: 'How long writers wait at most, about, where a table cannot be compacted without its lock. They wait longer once the delay has cost three times as much, or there are thousands of old versions.',
-    }),
     indexFromRows: withDefault(integer(1, 2 ** 53 - 1), {
       flag: 'index-from-rows',
       default: '20000',
@@ -306,6 +297,16 @@ export const settings = {
       flag: 'audit-log',
       default: 'log',
       doc: "Where the audit record of each request goes (docs/audit.md): `log` puts it into the request's line in the log, which needs `--log-level` info or debug; a path, such as `/var/log/lancegate/audit.jsonl`, appends it to that file, and creates a new file after the old one was moved; `off` writes none.",
+    }),
+  }),
+  ...inGroup('former', {
+    engineIndexCache: optional(text, {
+      flag: 'engine-index-cache',
+      doc: 'The memory of the readers holds indexes, too (`--reader-memory`). The next release refuses this setting.',
+    }),
+    maintenanceWait: optional(text, {
+      flag: 'maintenance-wait',
+      doc: 'A table that only the engine can compact waits until no one writes. The next release refuses this setting.',
     }),
   }),
 } as const satisfies Readonly<Record<string, Setting>>;

@@ -34,7 +34,7 @@ export class OpenDatasets {
 
   /** The dataset at the version it was last seen at, which is the newest unless another process commits. */
   async lastSeen(location: Location, branch: BranchName | undefined): Promise<Dataset> {
-    return (await this.#find(location, branch, undefined)).dataset;
+    return (await this.#find(location, branch)).dataset;
   }
 
   /** The caller calls this when the files at a location, or a branch of it, are about to go. */
@@ -42,18 +42,9 @@ export class OpenDatasets {
     for (const [key, entry] of [...this.#open]) if (entry.location === location) this.#open.delete(key);
   }
 
-  async #latest(
-    location: Location,
-    branch: BranchName | undefined,
-    purpose: 'to read' | 'to write',
-    lineage?: symbol,
-  ): Promise<Dataset> {
-    const { entry, dataset, isKept } = await this.#find(location, branch, lineage);
+  async #latest(location: Location, branch: BranchName | undefined, purpose: 'to read' | 'to write'): Promise<Dataset> {
+    const { entry, dataset, isKept } = await this.#find(location, branch);
     if (!isKept) return dataset;
-    if (dataset.isOutgrown) {
-      this.#drop(keyOf(location, branch), entry);
-      return this.#latest(location, branch, purpose, dataset.lineage);
-    }
     await dataset.refresh(purpose);
     if (!dataset.isReplaced) return dataset;
     this.#drop(keyOf(location, branch), entry);
@@ -63,11 +54,10 @@ export class OpenDatasets {
   async #find(
     location: Location,
     branch: BranchName | undefined,
-    lineage: symbol | undefined,
   ): Promise<{ entry: OpenDataset; dataset: Dataset; isKept: boolean }> {
     const key = keyOf(location, branch);
     const kept = this.#open.get(key);
-    const entry = kept ?? { location, dataset: this.#engine.open({ location, branch, lineage }) };
+    const entry = kept ?? { location, dataset: this.#engine.open({ location, branch }) };
     if (kept === undefined) this.#open.set(key, entry);
     try {
       return { entry, dataset: await entry.dataset, isKept: kept !== undefined };

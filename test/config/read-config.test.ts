@@ -127,14 +127,12 @@ test('units, lists, switches and maps are read as the documentation says', () =>
 });
 
 const sizesOf = (values: ConfigReading['values']) =>
-  (['memoryLimitBytes', 'engineIndexCacheBytes', 'bodyMemoryBytes', 'maxMergeBytes', 'chunkBytes'] as const).map(
-    (name) => values[name] / MiB,
-  );
+  (['memoryLimitBytes', 'bodyMemoryBytes', 'maxMergeBytes', 'chunkBytes'] as const).map((name) => values[name] / MiB);
 
 test('where memory is plenty the limit is fixed, and where it is not, a part of what is there (P7)', () => {
-  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 64 * GiB })), [5120, 256, 1024, 256, 16]);
-  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [768, 48, 86, 21, 5]);
-  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 256 * MiB })), [640, 16, 64, 16, 4]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 64 * GiB })), [5120, 1024, 256, 16]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 2 * GiB })), [768, 94, 23, 5]);
+  assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 256 * MiB })), [640, 64, 16, 4]);
 });
 
 test('the service and its readers have three quarters of a machine together, and each reader enough to run (P7, P12)', () => {
@@ -149,18 +147,18 @@ test('the service and its readers have three quarters of a machine together, and
 });
 
 test('what was set is kept, and only what was not is made to fit under a memory limit (P7)', () => {
-  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=768MiB'] })), [768, 48, 86, 21, 5]);
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=768MiB'] })), [768, 94, 23, 5]);
   const args = ['--memory-limit=1GiB', '--body-memory=96MiB', '--max-merge-size=40MiB'];
-  assert.deepEqual(sizesOf(valuesOf({ args, machineMemoryBytes: 256 * MiB })), [1024, 112, 96, 40, 6]);
-  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=10GiB'] })), [10_240, 256, 1024, 256, 16]);
+  assert.deepEqual(sizesOf(valuesOf({ args, machineMemoryBytes: 256 * MiB })), [1024, 96, 40, 6]);
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=10GiB'] })), [10_240, 1024, 256, 16]);
   assert.deepEqual(
     sizesOf(valuesOf({ args: ['--memory-limit=1GiB', '--table-share=100%', '--principal-share=100%'] })),
-    [1024, 112, 130, 65, 16],
+    [1024, 154, 77, 16],
   );
 });
 
 test('sizes of bodies follow the part that one principal or table can have (P10)', () => {
-  assert.deepEqual(sizesOf(valuesOf({ args: ['--table-share=10%'] })), [5120, 256, 1024, 51, 12]);
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--table-share=10%'] })), [5120, 1024, 51, 12]);
 });
 
 test('connections leave files for tables where a process may open few, unless they were set (P7)', () => {
@@ -270,13 +268,13 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
   [['--default-timeout=2h'], /^--default-timeout \(2h\) is more than --max-timeout \(1h\) allows/],
   [
     ['--body-memory=2GiB'],
-    /^--body-memory \(2GiB\) is more than the 1054MiB that --memory-limit \(5GiB\) leaves for it/,
+    /^--body-memory \(2GiB\) is more than the 1114MiB that --memory-limit \(5GiB\) leaves for it/,
   ],
   [
     ['--memory-limit=1GiB', '--body-memory=512MiB'],
-    /^--body-memory \(512MiB\) is more than the 130MiB that --memory-limit \(1GiB\) leaves/,
+    /^--body-memory \(512MiB\) is more than the 154MiB that --memory-limit \(1GiB\) leaves/,
   ],
-  [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 65MiB that/],
+  [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 77MiB that/],
   [
     ['--table-share=1%'],
     /^--principal-share and --table-share leave 10737418B of --body-memory \(1GiB\), and a body needs/,

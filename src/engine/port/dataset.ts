@@ -94,8 +94,6 @@ export interface VersionFaults {
 
 /** The newest version of a branch. */
 export interface BranchHead {
-  /** Whether indexes got more room in memory, since the dataset was opened, than it can use. It works on, but more slowly. */
-  readonly isOutgrown: boolean;
   /** Whether the last refresh found another table or branch in its place, which has to be opened anew: this one stays as it was. */
   readonly isReplaced: boolean;
   /**

@@ -57,8 +57,6 @@ export interface OpenRequest {
   readonly location: Location;
   readonly branch?: BranchName | undefined;
   readonly version?: number | undefined;
-  /** The lineage of the open dataset that the new one replaces. */
-  readonly lineage?: symbol | undefined;
   /** Only this service writes to it, and knows that its files are there: nothing of it is checked. */
   readonly isPrivate?: boolean | undefined;
 }

@@ -26,7 +26,6 @@ import type { VersionsFolder } from '../head/dataset-head.ts';
 import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.ts';
 import { specOf } from '../native/native-index.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
-import type { DatasetCaches } from './engine-caches.ts';
 import type { RequireBounded } from './surroundings.ts';
 
 /** `versionsFolder` where the table is on a file system. */
@@ -235,11 +234,11 @@ function falseIfUnbounded(error: unknown): false {
 
 /** As `Dataset.commitManifest`, by the engine, on a handle of its own: reads of others go on with another. */
 export async function commitManifest(
-  caches: DatasetCaches | undefined,
+  openNewest: (() => Promise<NativeTable>) | undefined,
   change: ManifestChange,
 ): Promise<{ readonly version: number }> {
-  if (change.kind !== 'restore' || caches === undefined) throw onlyByEngine();
-  const table = await caches.open();
+  if (change.kind !== 'restore' || openNewest === undefined) throw onlyByEngine();
+  const table = await openNewest();
   try {
     await table.checkout(change.version);
     await table.restore();

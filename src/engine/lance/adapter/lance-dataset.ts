@@ -42,7 +42,6 @@ import { buildNativeIndex } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
-import type { DatasetCaches } from './engine-caches.ts';
 import {
   branchesOf,
   commitManifest,
@@ -73,7 +72,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #branch: BranchName | undefined;
   readonly #changeInReader: ReaderOfDataset | undefined;
   readonly #builds: DatasetBuilds | undefined;
-  readonly #caches: DatasetCaches | undefined;
+  readonly #openNewest: Surroundings['openNewest'];
   readonly #commits: OwnCommits | undefined;
   readonly #local: LocalBranch | undefined;
   readonly #mirror: BranchMirror | undefined;
@@ -82,21 +81,17 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   /** `table`: or how it is opened once it is used. */
   constructor(
     table: NativeTable | (() => Promise<NativeTable>),
-    { lineage, branch, changeInReader, builds, caches, state, commits, local, mirror, ...hooks }: Surroundings = {},
+    { branch, changeInReader, builds, openNewest, state, commits, local, mirror, ...hooks }: Surroundings = {},
   ) {
-    super(new DatasetHead(table, { folder: local?.versions, mirror, state }), lineage);
+    super(new DatasetHead(table, { folder: local?.versions, mirror, state }));
     this.#branch = branch;
     this.#changeInReader = changeInReader;
     this.#builds = builds;
-    this.#caches = caches;
+    this.#openNewest = openNewest;
     this.#commits = commits;
     this.#local = local;
     this.#mirror = mirror;
     this.#hooks = hooks;
-  }
-
-  get isOutgrown(): boolean {
-    return this.#caches?.areReplaced() === true;
   }
 
   get isReplaced(): boolean {
@@ -202,7 +197,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const version = await this.head.mirroredVersion();
       if (change.kind === 'restore') await this.#mirror?.take(change.version);
       const own = (await this.#commits?.manifestCommit.commit(version, change, limits)) ?? 'refused';
-      const made = own === 'refused' ? await commitManifest(this.#caches, byEngine(change, version)) : own;
+      const made = own === 'refused' ? await commitManifest(this.#openNewest, byEngine(change, version)) : own;
       if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
       return made;
     });

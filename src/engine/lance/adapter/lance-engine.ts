@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, rm, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Session } from '@lancedb/lancedb';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
 import {
@@ -41,7 +42,7 @@ import { nothingRecovered, recoverBranch, recoverMirrored } from '../durability/
 import { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import { inspectBranch } from '../head/branch-state.ts';
 import { VersionsFolder } from '../head/dataset-head.ts';
-import { connectNative, type NativeConnection, type NativeTable } from '../native/native.ts';
+import { connectNative, type NativeConnection, type NativeTable, newSession } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { BranchShadows } from '../shadow/branch-shadows.ts';
 import { ColumnViews } from '../shadow/column-views.ts';
@@ -50,7 +51,6 @@ import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { BranchMirror } from '../store/branch-mirror.ts';
 import { BranchMirrors, mirrorsFolder } from '../store/branch-mirrors.ts';
 import type { StorePlace } from '../store/open-store.ts';
-import { type CacheLimits, type DatasetCaches, EngineCaches } from './engine-caches.ts';
 import { requireWhole } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
 import { LanceDataset } from './lance-dataset.ts';
@@ -58,7 +58,10 @@ import { OtherProcesses, type ProcessPools } from './other-processes.ts';
 import { StorageRoot } from './storage-root.ts';
 import type { LocalBranch, OwnCommits, RequireBounded } from './surroundings.ts';
 
-export interface LanceEngineOptions extends CacheLimits, ProcessPools {
+export interface LanceEngineOptions extends ProcessPools {
+  /** What the engine keeps in memory, for all datasets together. */
+  readonly indexCacheBytes: number;
+  readonly metadataCacheBytes: number;
   /** Absolute path or object-store URI. */
   readonly root: string;
   /** How to reach an object store; may hold credentials, so it never leaves this object. */
@@ -78,7 +81,7 @@ export interface LanceEngineOptions extends CacheLimits, ProcessPools {
 export class LanceEngine implements Engine {
   readonly #root: StorageRoot;
   readonly #options: LanceEngineOptions;
-  readonly #caches: EngineCaches;
+  readonly #session: Session;
   readonly #fileSync: FileSync;
   readonly #machineStart: MachineStart;
   readonly #stagingInMemory: StagingFolder | undefined;
@@ -94,7 +97,7 @@ export class LanceEngine implements Engine {
     this.#fileSync = options.fileSync ?? new DiskSync();
     this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
-    this.#caches = new EngineCaches(options);
+    this.#session = newSession(options.indexCacheBytes, options.metadataCacheBytes);
     this.#otherProcesses = new OtherProcesses(options);
     this.#mirrors = mirrorsOf(options);
     const { memoryFolder } = options;
@@ -130,22 +133,22 @@ export class LanceEngine implements Engine {
   }
 
   async open(request: OpenRequest): Promise<LanceDataset> {
-    const { location, branch, version, lineage, isPrivate } = request;
+    const { location, branch, version, isPrivate } = request;
     return engineCall('open', async () => {
-      if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { lineage, branch });
+      if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { branch });
       const requireBounded: RequireBounded = (of, at) => this.#requireBounded(location, of, at);
       if (branch !== undefined) await requireBounded(undefined);
       if (version !== undefined) return this.#openVersion(request, version, requireBounded);
-      const caches = this.#cachesFor(request);
       const processes = this.#otherProcesses.ofBranch(location, branch);
-      const surroundings = { lineage, branch, caches, requireBounded, ...processes };
+      const openNewest = () => this.#openNewest(request);
+      const surroundings = { branch, openNewest, requireBounded, ...processes };
       const mirror = this.#mirrors?.of(location, branch);
       if (mirror !== undefined) {
         await engineCall('local folder', () => mirror.open());
         const commits = this.#ownCommits(request, mirror);
         const onBranchDeleted = (gone: BranchName) => this.#mirrors?.forgetBranch(location, gone, this.#forgetShadows);
         const parts = { ...surroundings, mirror, commits, onBranchDeleted };
-        return new LanceDataset(() => this.#openNewest(request), parts);
+        return new LanceDataset(openNewest, parts);
       }
       const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
       const table = await this.#openNewest(request);
@@ -195,7 +198,7 @@ export class LanceEngine implements Engine {
     const name = randomUUID();
     const folder = join(this.#options.scratchFolder, name);
     await mkdir(folder, { recursive: true });
-    const connection = await connectNative(folder, {}, this.#caches.session);
+    const connection = await connectNative(folder, {}, this.#session);
     return {
       create: (table, file) =>
         engineCall('create', async () => {
@@ -218,7 +221,6 @@ export class LanceEngine implements Engine {
   }
 
   async remove(location: Location, confirm?: () => Promise<void>): Promise<void> {
-    this.#caches.forget(location);
     const removals = new ConfirmedRemovals(confirm);
     if (this.#root.isLocal) {
       this.#shadowFolders.forgetBelow(this.#root.pathOf(location));
@@ -313,24 +315,6 @@ export class LanceEngine implements Engine {
     return branch === undefined ? main : (await main.branches()).checkout(branch);
   }
 
-  /** To be called before the dataset is opened. */
-  #cachesFor(request: OpenRequest): DatasetCaches {
-    const { session } = this.#caches;
-    return {
-      areReplaced: () => session !== this.#caches.session,
-      makeRoom: (column, bytes) => this.#makeRoom(request.location, column, bytes),
-      open: () => this.#openNewest(request),
-    };
-  }
-
-  /** Shadows that are kept have the caches they were opened with. */
-  #makeRoom(location: Location, column: string, bytes: number): boolean {
-    const { session } = this.#caches;
-    const hasRoom = this.#caches.makeRoom(location, column, bytes);
-    if (session !== this.#caches.session) this.#shadowFolders.forgetBelow();
-    return hasRoom;
-  }
-
   #localBranch(request: OpenRequest, openedAt: number): { local?: LocalBranch; commits?: OwnCommits } {
     if (!this.#root.isLocal) return {};
     const at = this.#branchAt(request.location, request.branch);
@@ -382,7 +366,7 @@ export class LanceEngine implements Engine {
 
   /** A connection is a URI and a session: opening one costs under a millisecond and nothing stays open. */
   #connect(folderUri: string): Promise<NativeConnection> {
-    return connectNative(folderUri, this.#options.rootOptions, this.#caches.session);
+    return connectNative(folderUri, this.#options.rootOptions, this.#session);
   }
 }
 

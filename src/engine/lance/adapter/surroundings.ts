@@ -10,9 +10,9 @@ import type { Durability } from '../durability/durability.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchState } from '../head/branch-state.ts';
 import type { VersionsFolder } from '../head/dataset-head.ts';
+import type { NativeTable } from '../native/native.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
-import type { DatasetCaches } from './engine-caches.ts';
 import type { IndexChoice } from './index-choice.ts';
 
 /** Runs in a reader what clients wrote. */
@@ -47,11 +47,10 @@ export interface Surroundings {
   readonly requireBounded?: RequireBounded | undefined;
   readonly changeInReader?: ReaderOfDataset | undefined;
   readonly builds?: DatasetBuilds | undefined;
-  readonly lineage?: symbol | undefined;
   /** undefined is main. */
   readonly branch?: BranchName | undefined;
-  /** The caches of a branch at its newest version. */
-  readonly caches?: DatasetCaches | undefined;
+  /** Opens the newest version of the branch once more. */
+  readonly openNewest?: (() => Promise<NativeTable>) | undefined;
   /** The state of the branch when the dataset was opened. */
   readonly state?: BranchState | undefined;
   /** Without them the engine makes all commits. */

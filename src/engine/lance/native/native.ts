@@ -63,8 +63,6 @@ export interface NativeTable {
   stats(): Promise<NativeStats>;
   listIndices(): Promise<readonly NativeIndex[]>;
   indexStats(name: string): Promise<NativeIndexStatistics | null>;
-  /** Reads all of it into the session's cache; what does not fit there is read in vain. */
-  prewarmIndex(name: string): Promise<void>;
   /** Compacts, prunes, then extends indexes. A time of 0 counts as none given, which is seven days ago. */
   optimize(
     beforeTimestampMs: number,

@@ -57,11 +57,10 @@ export class ShadowFolders {
     if (this.#kept.get(branchFolder) === folder && folder.isUsable) folder.prepare(next);
   }
 
-  /** Of a dataset and its branches that are about to go, or with caches that were replaced; by default all. */
-  forgetBelow(datasetPath = ''): void {
+  /** Of a dataset and its branches that are about to go. */
+  forgetBelow(datasetPath: string): void {
     for (const branchFolder of this.#kept.keys()) {
-      if (branchFolder === datasetPath || branchFolder.startsWith(datasetPath && `${datasetPath}/`))
-        this.#forget(branchFolder);
+      if (branchFolder === datasetPath || branchFolder.startsWith(`${datasetPath}/`)) this.#forget(branchFolder);
     }
   }
 
