@@ -22,11 +22,11 @@ function replaceProcess() {
   process.execve?.(process.execPath, all, { MALLOC_ARENA_MAX: '2', ...process.env });
 }
 
-/** Node 22 calls its SQLite experimental on each start. The log has lines of the log alone. */
-function keepSqliteSilent() {
+/** Node 22 calls its SQLite experimental on each start, and patterns of files. The log has lines of the log alone. */
+function keepExperimentsSilent() {
   const { emitWarning } = process;
   process.emitWarning = (warning, ...rest) => {
-    if (rest[0] === 'ExperimentalWarning' && String(warning).startsWith('SQLite ')) return;
+    if (rest[0] === 'ExperimentalWarning' && /^(SQLite|globSync) /.test(warning)) return;
     emitWarning.call(process, warning, ...rest);
   };
 }
@@ -34,6 +34,6 @@ function keepSqliteSilent() {
 /** Starts the program that this module names. */
 module.exports = (main) => {
   replaceProcess();
-  keepSqliteSilent();
+  keepExperimentsSilent();
   return import(main);
 };

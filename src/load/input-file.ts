@@ -95,6 +95,7 @@ class Input implements InputFile {
   format: InputFormat = 'csv';
   readonly #handle: FileHandle | undefined;
   readonly #source: AsyncIterator<Uint8Array>;
+  #isPacked = false;
   /** Looked at already. */
   readonly #first: Uint8Array[] = [];
 
@@ -110,6 +111,9 @@ class Input implements InputFile {
     const input = new Input(source);
     const head = await input.#head();
     input.format = source.format ?? formatOf(head, source.name);
+    const isText = input.format !== 'arrow' && input.format !== 'parquet';
+    if (input.#isPacked && source.path !== undefined && !isText)
+      throw invalidInput('it is gzipped, which only files of text may be: unpack it first');
     return input;
   }
 
@@ -166,6 +170,7 @@ class Input implements InputFile {
       yield* all;
       return;
     }
+    this.#isPacked = true;
     const unpacked = createGunzip();
     Readable.from(all)
       .on('error', (error) => unpacked.destroy(error))

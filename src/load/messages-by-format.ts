@@ -23,6 +23,8 @@ export async function* messagesByFormat(
   { table, types = [], leftOut }: KnownColumns,
 ): AsyncGenerator<RowMessage> {
   const { path, format } = input;
+  if (types.length > 0 && (format === 'arrow' || format === 'parquet'))
+    throw invalidInput('--types applies to text, and this file has types of its own');
   switch (format) {
     case 'parquet':
       if (path === undefined) throw invalidInput('Parquet has its footer at the end: a file is needed, not a pipe');
@@ -32,7 +34,7 @@ export async function* messagesByFormat(
       await using file = path === undefined ? undefined : await open(path);
       const reader = await RecordBatchReader.from(file ?? input.pieces());
       await reader.open();
-      yield* fittedTo(table, messagesOfArrow(reader.schema, reader as AsyncIterable<RecordBatch>));
+      yield* fittedTo(table, messagesOfArrow(reader.schema, plainBatches(reader as AsyncIterable<RecordBatch>)));
       return;
     }
     case 'csv':
@@ -44,5 +46,15 @@ export async function* messagesByFormat(
       const conversion = new RowConversion({ format, table, given, leftOut, takesAny: true });
       yield* messagesOfText(input.pieces(), conversion);
     }
+  }
+}
+
+async function* plainBatches(batches: AsyncIterable<RecordBatch>): AsyncGenerator<RecordBatch> {
+  try {
+    yield* batches;
+  } catch (error) {
+    // translated: the library has no codecs, and says so in a text alone
+    if (!(error instanceof Error) || !/compression not implemented/.test(error.message)) throw error;
+    throw invalidInput('its batches are compressed by LZ4 or ZSTD: write it without compression, or as Parquet', error);
   }
 }

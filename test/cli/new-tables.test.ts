@@ -4,6 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import { tableFromArrays, tableToIPC } from 'apache-arrow';
 import { Table, writeParquet } from 'parquet-wasm/node';
 import { systemClock } from '#src/kernel/clock.ts';
@@ -148,6 +149,8 @@ describe('tables that a load makes', () => {
     assert.match(misspelt.stderr, /there is no column "idd"; the columns are id/);
   });
 
+  const arrow = tableToIPC(tableFromArrays({ id: Int32Array.of(1) }), 'file');
+
   test('a file that is not what its name says is refused, and read where --format says what it is', async () => {
     for (const [name, content, says] of [
       [
@@ -158,12 +161,21 @@ describe('tables that a load makes', () => {
       ['a.arrow', '[{"id":1}]', /its name ends in \.arrow, but .* looks like json: with --format json/],
       ['a.feather', '', /its name ends in \.feather, but .* is empty/],
       ['a.csv', 'PK\u0003\u0004\0\0', /it is a ZIP archive, as workbooks of spreadsheets are/],
+      ['a.arrow.gz', gzipSync(arrow), /it is gzipped, which only files of text may be: unpack it first/],
       ['b.csv', 'i\0d\0,\0', /it is no text/],
     ] as const) {
       const { code, stderr } = await run(['load', 'named', file(name, content), '--append']);
       assert.equal(code, 1);
       assert.match(stderr, says);
     }
+    const compressed = join(import.meta.dirname, '../fixtures/polars/lz4-20-rows.arrows');
+    assert.match((await run(['load', 'named', compressed, '--append'])).stderr, /compressed by LZ4 or ZSTD: write it/);
+    const typed = file('own.arrow', arrow);
+    const { stderr } = await run(['load', 'named', typed, '--append', '--types', 'id=utf8']);
+    assert.match(
+      stderr,
+      /own\.arrow: --types applies to text, and this file has types of its own; nothing is loaded\n$/,
+    );
     await load('named', join(folder, 'a.parquet'), '--append', '--format', 'csv');
     await load('named', file('c.csv', '3,4\n'), '--append', '--format', 'csv-without-header');
     assert.deepEqual(await rowsOf('named', '--order-by', 'id'), [

@@ -70,6 +70,7 @@ for (const [title, node] of [
           encoding: 'utf8',
         });
         assert.equal(status, 0, stderr);
+        assert.doesNotMatch(stderr, /Warning/);
         return stdout;
       };
       const parquet = join(folder, 'people.parquet');
@@ -77,7 +78,7 @@ for (const [title, node] of [
       run('load', 'people', parquet, '--on', 'id');
       const text = Array.from({ length: 5_000 }, (_, at) => `{"id":${at + 2},"name":"name ${at}"}\n`).join('');
       writeFileSync(join(folder, 'more.ndjson'), text);
-      run('load', 'people', join(folder, 'more.ndjson'), '--on', 'id');
+      run('load', 'people', join(folder, 'more*.ndjson'), '--on', 'id');
       assert.equal(
         run('query', 'people', '--where', 'id < 3', '--order-by', 'id'),
         '{"id":1,"name":"ann"}\n{"id":2,"name":"name 0"}\n',
