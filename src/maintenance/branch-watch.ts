@@ -30,7 +30,7 @@ export class BranchWatch {
   #commits = 0;
   /** What the last look has found, and how many commits there had been then. */
   #seen: { readonly needs: readonly Need[]; readonly commits: number } | undefined;
-  #lastJobMs = 0;
+  readonly #lastTookMs: Record<Plan['job'], number> = { compact: 0, index: 0, prune: 0 };
   #failures = 0;
 
   constructor({ table, tableId, branch, location }: BranchRef, policy: WatchPolicy) {
@@ -92,7 +92,7 @@ export class BranchWatch {
   succeeded(job: Plan['job'], tookMs: number, nowMs: number): void {
     this.#failures = 0;
     this.#notBeforeMs[job] = nowMs + tookMs;
-    if (job !== 'prune') this.#lastJobMs = tookMs;
+    this.#lastTookMs[job] = tookMs;
   }
 
   /** Returns for how long there is no other attempt: each time twice as long. */
@@ -107,11 +107,12 @@ export class BranchWatch {
     const isQuiet = this.#isQuiet(nowMs);
     const isToPrune = mayPrune && needsPruning(this.ages.removable(nowMs), this.ages.kept(nowMs), isQuiet);
     const plans = (this.#seen?.needs ?? []).flatMap(({ plan, isForQuiet }) => (isForQuiet && !isQuiet ? [] : [plan]));
-    const all = isToPrune ? [{ job: 'prune', reason: 'old versions' } as const, ...plans] : plans;
-    return all.find(({ job }) => nowMs >= this.#notBeforeMs[job]);
+    const prune: readonly Plan[] = isToPrune ? [{ job: 'prune', reason: 'old versions' }] : [];
+    return [...prune, ...plans].find(({ job }) => nowMs >= this.#notBeforeMs[job]);
   }
 
   #isQuiet(nowMs: number): boolean {
-    return this.ages.quietForMs(nowMs) >= Math.max(quietMs, quietPerJob * this.#lastJobMs);
+    const { compact, index } = this.#lastTookMs;
+    return this.ages.quietForMs(nowMs) >= Math.max(quietMs, quietPerJob * Math.max(compact, index));
   }
 }

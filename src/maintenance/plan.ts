@@ -89,7 +89,7 @@ function compaction(reason: 'small fragments' | 'quiet', layout: Layout): readon
   if (!isMovable || (reason === 'quiet' && !isConcurrent(layout))) return compactionByEngine(reason, layout);
   const tier = fullTier(layout, reason === 'quiet' ? quietFanIn : fanIn);
   const chosen = tier.length === 0 && reason === 'quiet' ? someThinned(layout) : tier;
-  return chosen.length === 0 ? [] : [{ job: 'compact', reason, fragments: idsOf(chosen) }];
+  return chosen.length === 0 ? [] : [{ job: 'compact', reason, fragments: chosen.flatMap(({ id }) => id ?? []) }];
 }
 
 /** Writers wait for it, so it is put off for longer; and it extends the indexes that only the engine knows. */
@@ -139,8 +139,6 @@ const liveRows = ({ rows, deletedRows }: FragmentFacts): number => rows - delete
 
 const bytesOf = (fragment: FragmentFacts, { bytes, rows }: Layout): number =>
   (liveRows(fragment) * bytes) / Math.max(1, rows);
-
-const idsOf = (fragments: readonly FragmentFacts[]): readonly number[] => fragments.flatMap(({ id }) => id ?? []);
 
 const sumOf = (fragments: readonly FragmentFacts[]): FragmentFacts => ({
   rows: fragments.reduce((sum, { rows }) => sum + rows, 0),

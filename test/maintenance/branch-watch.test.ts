@@ -96,9 +96,10 @@ describe('a watched branch', () => {
     assert.equal(seen(watch, 4, 5_000)?.reason, 'quiet');
   });
 
-  test('is quiet only after twice the time that the last job took (P8)', () => {
+  test('is quiet only after twice the time that the last index build or compaction took (P8)', () => {
     const watch = watchAfter(1);
     watch.succeeded('index', 20_000, 0);
+    watch.succeeded('compact', 10, 0);
     assert.deepEqual([seen(watch, 4, 39_999)?.job, seen(watch, 4, 40_000)?.job], [undefined, 'compact']);
   });
 
