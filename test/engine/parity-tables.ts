@@ -1,7 +1,7 @@
 /** Tables on which a version that this service makes is compared with that of the engine. */
 import { join } from 'node:path';
 import { connect } from '@lancedb/lancedb';
-import { Float64, Int32, RecordBatch, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
+import { Float64, Int32, RecordBatch, Schema, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { connectNative, type NativeTable, newSession } from '#src/engine/lance/native/native.ts';
 import { buildNativeIndex } from '#src/engine/lance/native/native-index.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
@@ -32,6 +32,20 @@ export const file = (ids: readonly number[], v: string) => ipcFile(rows(ids, v))
 /** Without column v. */
 export const partial = (...ids: readonly number[]) => ipcFile(rows(ids, '').select(['id', 'n']));
 
+/** A schema of one column that no table has yet. */
+export const nullColumn = Buffer.from(
+  tableToIPC(
+    new Table(
+      new Schema(
+        rows([], '')
+          .select(['n'])
+          .schema.fields.map((field) => field.clone({ name: 'q' })),
+      ),
+    ),
+    'file',
+  ),
+);
+
 /** With what the service itself does not call. */
 export interface AnyTable extends Omit<NativeTable, 'addColumns' | 'alterColumns' | 'updateFieldMetadata' | 'restore'> {
   addColumns(columns: { name: string; valueSql: string }[]): Promise<{ version: number }>;
@@ -59,6 +73,13 @@ export const kinds: Record<string, Kind> = {
   'a plain table': { isIndexed: false, isChanged: false },
   'a table with an index and deletion vectors': { isIndexed: true, isChanged: true },
   'a branch': { isIndexed: true, isChanged: true, branch: 'feature/x' },
+};
+
+/** By how many versions the shadow is ahead, as one is that is kept: tables with an index and deletions are of both sorts. */
+export const laterOn: Readonly<Record<keyof typeof kinds, number>> = {
+  'a plain table': 37,
+  'a table with an index and deletion vectors': 0,
+  'a branch': 37,
 };
 
 /** No caches: tables get the places of others. */

@@ -13,6 +13,10 @@ import { engineIn } from '#test/fixtures/engine-in.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { changeInShadow, firstRows, location, rowsAt } from './shadow-rounds.ts';
 
+const kills = Number(process.env.LANCEGATE_TEST_KILLS ?? 5);
+/** After the commit before; a change takes some milliseconds. */
+const mostUs = 27_500;
+
 const program = join(import.meta.dirname, 'shadow-writer.ts');
 
 /** Lets the writer commit some versions, kills it a moment after one, and returns the last that it said. */
@@ -33,10 +37,10 @@ async function lastOfKilled(writer: ChildProcess, commits: number, afterUs: numb
 test('a writer that is killed in the middle leaves what it has acknowledged, and at most the next version', async (t) => {
   const folder = temporaryFolder((clean) => t.after(clean));
   (await createDataset(engineIn(folder), location, firstRows(), {})).close();
-  for (let kill = 0; kill < 12; kill += 1) {
+  for (let kill = 0; kill < kills; kill += 1) {
     const writer = spawn(process.execPath, [program, folder], { stdio: ['ignore', 'pipe', 'inherit'] });
     const ended = once(writer, 'exit');
-    const acknowledgedVersion = await lastOfKilled(writer, 3, kill * 2_500);
+    const acknowledgedVersion = await lastOfKilled(writer, 3, Math.round((kill * mostUs) / kills));
     await ended;
     const engine = engineIn(folder);
     const { storageSession } = engine;
