@@ -15,7 +15,7 @@ import { eventually } from '#test/http/eventually.ts';
 import { Random } from '#test/model/random.ts';
 import { runInProcess } from './in-process.ts';
 
-const deaths = Number(process.env.LANCEGATE_TEST_LOAD_DEATHS ?? 4);
+const deaths = Number(process.env.LANCEGATE_TEST_LOAD_DEATHS ?? 2);
 const seed = Number(process.env.LANCEGATE_TEST_SEED ?? 1);
 
 /** Without the LANCEGATE_* variables of the user who runs the tests. */
@@ -272,7 +272,7 @@ describe('files and tables', () => {
 
     test(`killed ${deaths} times, it has every row once in the end (P6)`, async () => {
       const random = new Random(seed);
-      const rows = 1_200_000;
+      const rows = 240_000 * (deaths + 1);
       const path = file('large.arrow', tableToIPC(largeTable(rows), 'file'));
       await load('killed', file('one.arrow', tableToIPC(largeTable(1), 'file')), '--append');
       const countOf = async (): Promise<number> =>

@@ -14,7 +14,7 @@ import { emptyStream, polarsStreams, streamsByType, wholeOf, wideStream } from '
 import { EngineJudge } from '#test/fuzz/engine-judge.ts';
 import { mutate, randomOf } from '#test/fuzz/mutations.ts';
 
-const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 3000);
+const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 1500);
 const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
 const limits: IpcLimits = {
   chunkBytes: 1 << 20,

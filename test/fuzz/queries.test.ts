@@ -25,7 +25,7 @@ import { randomOf } from '#test/fuzz/mutations.ts';
 import { SqlWriter } from '#test/fuzz/sql-grammar.ts';
 import { showsSecret, sqlTableFile } from '#test/fuzz/sql-table.ts';
 
-const runs = Number(process.env.LANCEGATE_QUERY_RUNS ?? 250);
+const runs = Number(process.env.LANCEGATE_QUERY_RUNS ?? 125);
 const seed = Number(process.env.LANCEGATE_QUERY_SEED ?? 1);
 
 type Fields = Readonly<Record<string, unknown>>;

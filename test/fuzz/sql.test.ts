@@ -12,7 +12,7 @@ import { SqlWriter } from '#test/fuzz/sql-grammar.ts';
 import { SqlJudge, type SqlVerdict } from '#test/fuzz/sql-judge.ts';
 import { showsSecret } from '#test/fuzz/sql-table.ts';
 
-const runs = Number(process.env.LANCEGATE_SQL_RUNS ?? 600);
+const runs = Number(process.env.LANCEGATE_SQL_RUNS ?? 300);
 const seed = Number(process.env.LANCEGATE_SQL_SEED ?? 1);
 /** On a machine that does much else. */
 const mostMs = 5_000;

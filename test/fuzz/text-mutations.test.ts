@@ -13,7 +13,7 @@ import { field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';
 import { pick, type Random, randomOf } from './mutations.ts';
 
-const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 1500);
+const runs = Number(process.env.LANCEGATE_FUZZ_RUNS ?? 750);
 const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
 
 const rows = [

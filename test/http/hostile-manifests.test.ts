@@ -14,7 +14,7 @@ import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { mutatedManifest } from '#test/fuzz/manifest-mutations.ts';
 import { randomOf } from '#test/fuzz/mutations.ts';
 
-const runs = Number(process.env.LANCEGATE_HTTP_FUZZ_RUNS ?? 60);
+const runs = Number(process.env.LANCEGATE_HTTP_FUZZ_RUNS ?? 30);
 const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
 const clients = 2;
 

@@ -11,7 +11,7 @@ import { polarsStreams, streamsByType } from '#test/fixtures/streams.ts';
 import { mutate, randomOf } from '#test/fuzz/mutations.ts';
 import { entriesUnder, openStored } from '#test/http/stored.ts';
 
-const runs = Number(process.env.LANCEGATE_HTTP_FUZZ_RUNS ?? 200);
+const runs = Number(process.env.LANCEGATE_HTTP_FUZZ_RUNS ?? 100);
 const seed = Number(process.env.LANCEGATE_FUZZ_SEED ?? 1);
 const clients = 4;
 

@@ -11,7 +11,7 @@ import { storedRows, stream } from './rows.ts';
 
 const { LANCEGATE_MIXED_SEED, LANCEGATE_MIXED_STEPS } = process.env;
 const seed = Number(LANCEGATE_MIXED_SEED ?? 1);
-const steps = Number(LANCEGATE_MIXED_STEPS ?? 300);
+const steps = Number(LANCEGATE_MIXED_STEPS ?? 120);
 const stepsBetweenLooks = 20;
 const keys = 40;
 

@@ -17,7 +17,7 @@ import { fromJson } from './values.ts';
 
 const { LANCEGATE_MODEL_SEED, LANCEGATE_MODEL_STEPS, LANCEGATE_MODEL_REPLAY } = process.env;
 const seeds = LANCEGATE_MODEL_SEED === undefined ? [1, 2, 3] : LANCEGATE_MODEL_SEED.split(',').map(Number);
-const steps = Number(LANCEGATE_MODEL_STEPS ?? 60);
+const steps = Number(LANCEGATE_MODEL_STEPS ?? 40);
 
 /** What the engine said to an internal error is in the log alone. */
 const lastError = ({ log }: TestService): string | undefined =>

@@ -16,7 +16,7 @@ import { Sequence, type Subject, Tally } from './crash-sequence.ts';
 import { CrashService } from './crash-service.ts';
 import { allSubjects } from './crash-subjects.ts';
 
-const crashes = Number(process.env.LANCEGATE_TEST_CRASHES ?? 4);
+const crashes = Number(process.env.LANCEGATE_TEST_CRASHES ?? 3);
 const seed = Number(process.env.LANCEGATE_TEST_CRASH_SEED ?? 1);
 const only = process.env.LANCEGATE_TEST_CRASH_ONLY?.split(',');
 const subjectsPerCrash = 5;

@@ -20,7 +20,7 @@ import { allSubjects } from './crash-subjects.ts';
 import { FullDiskRound } from './full-disk-round.ts';
 import { SmallDisk } from './small-disk.ts';
 
-const rounds = Number(process.env.LANCEGATE_TEST_FULL_DISKS ?? 2);
+const rounds = Number(process.env.LANCEGATE_TEST_FULL_DISKS ?? 1);
 const seed = Number(process.env.LANCEGATE_TEST_FULL_DISK_SEED ?? 1);
 const only = process.env.LANCEGATE_TEST_FULL_DISK_ONLY?.split(',');
 const subjectsPerRound = 4;

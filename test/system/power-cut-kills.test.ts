@@ -11,7 +11,7 @@ import { lastFirst } from '#test/fixtures/after-suite.ts';
 import { mintToken, type ServiceProcess, startServiceProcess } from '#test/fixtures/service-process.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
-const kills = Number(process.env.LANCEGATE_TEST_KILLS ?? 4);
+const kills = Number(process.env.LANCEGATE_TEST_KILLS ?? 3);
 const clients = 8;
 const sharedKey = 0;
 const rowsPerRequest = 3;

@@ -7,7 +7,7 @@ import { full, type Row } from './rows.ts';
 import { Stage, upsert } from './stage.ts';
 
 const clients = 8;
-const requestsEach = 12;
+const requestsEach = 8;
 /** New keys come from a window that moves on: both sides soon find those of the other. */
 const windowKeys = 12;
 

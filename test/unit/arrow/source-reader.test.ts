@@ -238,7 +238,7 @@ describe('an upload that breaks off', () => {
   it('anywhere within a message is refused, naming the message', async () => {
     const ends = [schemaMessage.length, schemaMessage.length + firstBatch.length];
     const bytes = Buffer.concat([schemaMessage, firstBatch]);
-    for (let length = 8; length < bytes.length; length += 3) {
+    for (let length = 8; length < bytes.length; length += 1) {
       if (ends.includes(length)) continue;
       const number = length < schemaMessage.length ? 1 : 2;
       await assert.rejects(

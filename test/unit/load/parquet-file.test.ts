@@ -13,7 +13,7 @@ import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
 
 const rows = 3_000;
-const mutations = Number(process.env.LANCEGATE_TEST_PARQUET_MUTATIONS ?? 20);
+const mutations = Number(process.env.LANCEGATE_TEST_PARQUET_MUTATIONS ?? 8);
 
 function parquet(): Buffer {
   const table = tableFromArrays({
