@@ -9,7 +9,7 @@ import { startCheckedService, succeeded } from './checked-service.ts';
 import { people } from './rows.ts';
 
 const clients = 32;
-const phaseMs = 4_000;
+const phaseMs = 2_000;
 /**
  * Of the undisturbed rate. Half of it and more is left (docs/measurements/shadows.md), a fortieth was before; a busy machine
  * must not decide which of the two this test sees.

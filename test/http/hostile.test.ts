@@ -50,7 +50,10 @@ describe('a hostile body is refused in words, and the service lives', () => {
   }
 
   test('a stream that is cut within a message is refused, wherever; between two it is a shorter stream', async () => {
+    // `source-reader.test.ts` cuts at every byte.
+    const isTried = (length: number) => length % 17 === 0 || [-1, 0, 1].some((by) => goodEnds.has(length + by));
     for (let length = 1; length < goodStream.length; length++) {
+      if (!isTried(length)) continue;
       const answer = await service.post('/v1/table/new/create', goodStream.subarray(0, length));
       const rows = goodEnds.get(length);
       if (rows === undefined) {

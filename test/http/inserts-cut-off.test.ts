@@ -15,41 +15,46 @@ import { Upload } from './upload-client.ts';
 const batch = (index: number) => sampleBatch(index, 1, 64 * 2 ** 10);
 const settings = ['--chunk-size', '64KiB'];
 
-const staged = (data: string): readonly string[] =>
+/** Each has a table of its name. */
+const modes = ['append', 'overwrite'];
+
+const staged = (data: string, table: string): readonly string[] =>
   entriesUnder(join(data, 'tables')).filter(
-    (path) => path.includes('lancegate=staging') && path.includes('.lance/data/'),
+    (path) => path.includes(`${table}.lance/lancegate=staging`) && path.includes('.lance/data/'),
   );
 
 /** An insert of which some chunks are staged. */
 async function begun(service: ServiceProcess, token: string, data: string, mode: string): Promise<Upload> {
   const headers = { authorization: `Bearer ${token}`, 'content-type': arrowStream };
-  const upload = new Upload(`${service.url}/v1/table/t/insert?mode=${mode}`, headers);
+  const upload = new Upload(`${service.url}/v1/table/${mode}/insert?mode=${mode}`, headers);
   upload.answer.catch(() => undefined);
   await upload.write(sampleSchema);
   for (let index = 0; index < 6; index += 1) await upload.write(batch(index));
-  await eventually('rows are staged', () => staged(data).length > 0);
+  await eventually('rows are staged', () => staged(data, mode).length > 0);
   return upload;
 }
 
-for (const mode of ['append', 'overwrite']) {
-  test(`of an ${mode} that its client or the service leaves, nothing stays (P1)`, async (t) => {
-    const later = lastFirst((clean) => t.after(clean));
-    const data = temporaryFolder(later);
-    const token = await mintToken(data);
-    const first = await startServiceProcess(data, token, ...settings);
-    later(() => first.kill());
-    assert.equal((await first.post('/v1/table/t/create', sampleStream(2))).status, 200);
-    const before = readdirSync(join(data, 'tables/t.lance/data'));
+test('of an append and of an overwrite that their client or the service leaves, nothing stays (P1)', async (t) => {
+  const later = lastFirst((clean) => t.after(clean));
+  const data = temporaryFolder(later);
+  const token = await mintToken(data);
+  const first = await startServiceProcess(data, token, ...settings);
+  later(() => first.kill());
+  for (const table of modes) assert.equal((await first.post(`/v1/table/${table}/create`, sampleStream(2))).status, 200);
+  const filesOf = (table: string) => readdirSync(join(data, `tables/${table}.lance/data`));
+  const before = modes.map(filesOf);
+  for (const mode of modes) {
     const left = await begun(first, token, data, mode);
     await left.breakOff();
-    await eventually('staging is empty', () => staged(data).length === 0);
+    await eventually('staging is empty', () => staged(data, mode).length === 0);
     await begun(first, token, data, mode);
-    await first.kill();
-    assert.ok(staged(data).length > 0);
-    const second = await startServiceProcess(data, token, ...settings);
-    later(() => second.kill());
-    assert.deepEqual(staged(data), []);
-    assert.deepEqual(readdirSync(join(data, 'tables/t.lance/data')), before);
-    assert.equal((await second.post('/v1/table/t/insert', sampleStream(2))).status, 200);
-  });
-}
+  }
+  await first.kill();
+  for (const mode of modes) assert.ok(staged(data, mode).length > 0);
+  const second = await startServiceProcess(data, token, ...settings);
+  later(() => second.kill());
+  for (const mode of modes) assert.deepEqual(staged(data, mode), []);
+  assert.deepEqual(modes.map(filesOf), before);
+  for (const table of modes)
+    assert.equal((await second.post(`/v1/table/${table}/insert`, sampleStream(2))).status, 200);
+});

@@ -50,7 +50,7 @@ describe('upserts that are committed by row address', () => {
   }
 
   test('are those of many tables, too, which are written to in turns (P8, P10)', async () => {
-    const tables = Array.from({ length: 40 }, (_, index) => `turns_${index}`);
+    const tables = Array.from({ length: 20 }, (_, index) => `turns_${index}`);
     for (const table of tables) succeeded(await service.post(`/v1/table/${table}/create`, people([1], 'old')));
     for (let round = 0, direct = 0; direct < tables.length; round++) {
       assert.ok(round < 20, `of the last round, ${direct} were direct`);

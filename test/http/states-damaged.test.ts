@@ -99,35 +99,39 @@ describe('a table that is damaged on storage', () => {
     service = await startCheckedService(later, { AUTO_MAINTENANCE: 'false' });
   });
 
-  for (const [index, [name, { do: damage, says }]] of Object.entries(damages).entries()) {
-    for (const isOpen of [true, false]) {
-      const table = `t${index}${isOpen ? '' : '_cold'}`;
-      test(`refuses everything while ${name}, ${isOpen ? 'open or' : 'opened'} anew`, async () => {
-        const path = await makeTable(service, table);
-        if (!isOpen) await service.restart();
-        damage(path);
-        const left = everyFile(path);
-        for (const [operation, ask] of Object.entries({ ...writes, ...reads })) {
-          const answer = await ask(service, table);
-          refused(answer, 500, 19, /^the table is damaged on storage: /);
-          assert.match(
-            String(answer.body.error),
-            isOpen || name !== 'its folder is gone' ? says : /missing/,
-            operation,
-          );
-          assert.deepEqual(everyFile(path), left, operation);
-        }
-        assert.ok(
-          service.log.some((line) => line.includes('TableDamaged') && line.includes(path)) ||
-            name === 'its folder is gone',
-        );
-        succeeded(await service.post(`/v1/table/${table}/create?mode=overwrite`, people([7], 'again')));
-        succeeded(await upsert(service, table));
-        succeeded(await service.post(`/v1/table/${table}/drop`));
-        succeeded(await service.post(`/v1/table/${table}/create`, people([8], 'once more')));
-        assert.deepEqual((await service.post<unknown>(`/v1/table/${table}/count_rows`)).body, 1);
+  for (const isOpen of [true, false]) {
+    describe(isOpen ? 'while it is open' : 'before it is opened anew', () => {
+      const cases = Object.entries(damages).map(([name, damage], index) => {
+        return { name, damage, table: `t${index}${isOpen ? '' : '_cold'}` };
       });
-    }
+      // One start for all of them, since a start opens none.
+      before(async () => {
+        for (const { table } of cases) await makeTable(service, table);
+        if (!isOpen) await service.restart();
+      });
+
+      for (const { name, damage, table } of cases) {
+        test(`refuses everything while ${name}`, async () => {
+          const path = join(service.tablesFolder, `${table}.lance`);
+          const isFolderGone = name === 'its folder is gone';
+          damage.do(path);
+          const left = everyFile(path);
+          for (const [operation, ask] of Object.entries({ ...writes, ...reads })) {
+            const answer = await ask(service, table);
+            refused(answer, 500, 19, /^the table is damaged on storage: /);
+            assert.match(String(answer.body.error), isOpen || !isFolderGone ? damage.says : /missing/, operation);
+            assert.deepEqual(everyFile(path), left, operation);
+          }
+          const isLogged = service.log.some((line) => line.includes('TableDamaged') && line.includes(path));
+          assert.ok(isLogged || isFolderGone);
+          succeeded(await service.post(`/v1/table/${table}/create?mode=overwrite`, people([7], 'again')));
+          succeeded(await upsert(service, table));
+          succeeded(await service.post(`/v1/table/${table}/drop`));
+          succeeded(await service.post(`/v1/table/${table}/create`, people([8], 'once more')));
+          assert.deepEqual((await service.post<unknown>(`/v1/table/${table}/count_rows`)).body, 1);
+        });
+      }
+    });
   }
 
   test('is dropped as it is', async () => {

@@ -17,7 +17,7 @@ test('what an index build leaves that died before any commit to its table goes w
   const token = await mintToken(data);
   const first = await CrashService.start(data, token);
   later(() => first.kill());
-  await makeTable(first, 't', 20_000, true);
+  await makeTable(first, 't', 8_000, true);
   const build = { column: 'vector', index_type: 'IVF_HNSW_SQ', name: 'x' };
   const asked = first.ask({ path: '/v1/table/t/create_index', body: build });
   await eventually('the index is being built', () => stagedIn(root).some((path) => path.includes('/_indices/')));

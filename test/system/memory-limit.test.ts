@@ -57,7 +57,7 @@ describe('resident memory stays under a limit of 700 MB, and the service goes on
     const service = await serviceOfTest((clean) => t.after(clean), ...flags);
     assert.equal((await service.post('/v1/table/t/create', rowsFrom(0, 50_000))).status, 200);
     const rows = 200;
-    const answers = await write(256, 8, (client, turn) => {
+    const answers = await write(256, 5, (client, turn) => {
       const isNew = (client + turn) % 2 === 0;
       const firstId = isNew ? 100_000 + (turn * 256 + client) * rows : (client * rows) % 50_000;
       return merge(service, 't', rowsFrom(firstId, rows));
@@ -67,7 +67,7 @@ describe('resident memory stays under a limit of 700 MB, and the service goes on
       `${answers.accepted} merges, ${answers.refused} refused; ${Math.round(peakBytes / MB)} MB at the most`,
     );
     assert.deepEqual(answers.others, []);
-    assert.ok(answers.accepted > 1_000, `${answers.accepted} accepted`);
+    assert.ok(answers.accepted > 640, `${answers.accepted} accepted`);
     assert.ok(peakBytes < limitBytes, `${peakBytes} bytes`);
     assert.equal(await service.metric('lancegate_memory_full'), 0);
   });
@@ -80,13 +80,13 @@ describe('resident memory stays under a limit of 700 MB, and the service goes on
     }
     const large = rowsFrom(500, 250_000);
     assert.ok(large.length > 8 * MB, `${large.length}`);
-    const burst = await write(32, 2, (client) => merge(service, `t${client % 8}`, large));
+    const burst = await write(32, 1, (client) => merge(service, `t${client % 8}`, large));
     const creates = await write(16, 1, async (client) => {
       const { status } = await service.post(`/v1/table/new${client}/create`, large);
       return status;
     });
     const { peakBytes } = service.memory();
-    t.diagnostic(`merges ${burst.accepted} of 64, creates ${creates.accepted} of 16 x ${large.length / MB} MB`);
+    t.diagnostic(`merges ${burst.accepted} of 32, creates ${creates.accepted} of 16 x ${large.length / MB} MB`);
     t.diagnostic(`${Math.round(peakBytes / MB)} MB at the most`);
     assert.deepEqual([...burst.others, ...creates.others], []);
     assert.ok(burst.accepted > 0 && burst.refused > 0, JSON.stringify(burst));

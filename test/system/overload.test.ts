@@ -66,8 +66,8 @@ describe('beyond what the service can carry', () => {
     t.after(() => agent.destroy());
     const warm = await load(service, agent, { clients: 32, ms: 500, firstId: 1e6 });
     const idleBytes = service.memory().residentBytes;
-    const fitting = await load(service, agent, { clients: 32, ms: 2_000, firstId: 2e6 });
-    const flood = await load(service, agent, { clients: 320, ms: 3_000, firstId: 3e6 });
+    const fitting = await load(service, agent, { clients: 32, ms: 1_000, firstId: 2e6 });
+    const flood = await load(service, agent, { clients: 320, ms: 2_000, firstId: 3e6 });
     const grownBytes = service.memory().peakBytes - idleBytes;
     t.diagnostic(
       `${fitting.perSecond}/s with 32 clients, ${flood.perSecond}/s with 320; ${Math.round(grownBytes / MiB)} MiB`,
