@@ -24,9 +24,6 @@ describe('the suites', () => {
 
   test('have a file each, which is what the runner is given', () => {
     const files = globSync('suites/*.suite.ts', { cwd: testFolder }).sort();
-    assert.deepEqual(
-      files,
-      suiteNames.map((name) => `suites/${name}.suite.ts`),
-    );
+    assert.deepEqual(files, suiteNames.map((name) => `suites/${name}.suite.ts`).toSorted());
   });
 });
