@@ -5,6 +5,7 @@ import { openStore, requireOneWinner } from '#src/engine/lance/store/open-store.
 import { UploadBudget } from '#src/engine/lance/store/upload-budget.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { objectStoreContract } from '#test/contract/object-store.ts';
+import { engineOn } from '#test/fixtures/engine-on.ts';
 import { FolderStore } from '#test/fixtures/folder-store.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
@@ -90,4 +91,10 @@ test('a store that does not answer, or has no such bucket, is refused by its nam
     requireOneWinner(place, 'probe', 's3://tables/lance'),
     /^StoreUnusable: s3:\/\/tables\/lance cannot be used: .*ECONNREFUSED/,
   );
+});
+
+test('a store that only the engine could reach, and does not, is refused by its name', async (t) => {
+  const engine = await engineOn(t, 'az://tables/lance', {});
+  t.after(() => engine.close());
+  await assert.rejects(engine.requireStorage(), /^StoreUnusable: az:\/\/tables\/lance cannot be used: .*account/);
 });

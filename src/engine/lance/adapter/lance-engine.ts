@@ -50,7 +50,7 @@ import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
 import { BranchMirror } from '../store/branch-mirror.ts';
 import { BranchMirrors, mirrorsFolder } from '../store/branch-mirrors.ts';
-import type { StorePlace } from '../store/open-store.ts';
+import { type StorePlace, storeUnusable } from '../store/open-store.ts';
 import { requireWhole } from './engine-upkeep.ts';
 import { IndexChoice } from './index-choice.ts';
 import { LanceDataset } from './lance-dataset.ts';
@@ -107,7 +107,11 @@ export class LanceEngine implements Engine {
 
   /** Throws for an object store that would lose commits, and for one that cannot be reached, as `reachStorage` does. */
   async requireStorage(): Promise<void> {
-    await this.#mirrors?.requireOneWinner();
+    if (this.#mirrors !== undefined || this.#root.isLocal) return this.#mirrors?.requireOneWinner();
+    const unused = `lancegate-probe-${randomUUID()}` as Location;
+    await this.open({ location: unused }).catch(({ kind, cause }: LancegateError) => {
+      if (kind !== 'TableNotFound') throw storeUnusable(this.#options.root, cause);
+    });
   }
 
   async reachStorage(): Promise<void> {

@@ -68,9 +68,12 @@ export async function requireAnswer({ store, prefix }: StorePlace, uri: string):
   try {
     for await (const _ of store.list({ prefix, most: 1 })) return;
   } catch (error) {
-    throw new StoreUnusable(`${uri} cannot be used: ${faultOf(error)}`, error);
+    throw storeUnusable(uri, error);
   }
 }
+
+export const storeUnusable = (uri: string, fault: unknown): StoreUnusable =>
+  new StoreUnusable(`${uri} cannot be used: ${faultOf(fault)}`, fault);
 
 const racers = 8;
 
