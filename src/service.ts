@@ -14,13 +14,13 @@ import { makeDataFolder, makeEmptyFolder, makePrivateFolder, type PrivateFolder 
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import type { Config } from './config/settings.ts';
+import { Databases } from './endpoint/database.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
 import { hasScheme } from './engine/lance/adapter/storage-root.ts';
 import { openStore } from './engine/lance/store/open-store.ts';
 import { StoreUnusable } from './engine/lance/store/store-unusable.ts';
 import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
 import { CertificateFiles, readCa } from './http/certificate-files.ts';
-import { Databases } from './http/database.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
 import { ReplicaHop } from './http/forwarding/replica-hop.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';

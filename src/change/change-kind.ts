@@ -1,5 +1,5 @@
 /** How changes get into a branch: each is committed alone, its steps computed by the engine in a shadow. */
-import type { ChangeLimits, ManifestChange } from '../engine/port/change.ts';
+import { type ChangeLimits, factsOf, type ManifestChange } from '../engine/port/change.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { principalKey } from '../kernel/request-scope.ts';
@@ -78,12 +78,7 @@ const limitsOf = ({ scope }: ChangeRequest): ChangeLimits => ({
   principal: principalKey(scope.principal),
 });
 
-/** What such a step does shows in its totals. An overwrite may remove all rows. */
-function changesRowsOnly(step: AnyStep): boolean {
-  if ('run' in step) return step.changesRowsOnly;
-  const { kind } = step.step;
-  return kind === 'update' || kind === 'delete' || kind === 'merge' || kind === 'append';
-}
+const changesRowsOnly = (step: AnyStep): boolean => ('run' in step ? step : factsOf(step.step)).changesRowsOnly;
 
 const isNothing = (totals: StepTotals): boolean =>
   totals.numInsertedRows + totals.numUpdatedRows + totals.numDeletedRows === 0;

@@ -1,6 +1,8 @@
 import type { IpcLimits } from '../arrow/stream/source-reader.ts';
 import type { Authenticator } from '../auth/authenticator.ts';
 import type { Policy } from '../auth/policy/actions.ts';
+import type { Databases } from '../endpoint/database.ts';
+import type { Route } from '../endpoint/route.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { BodyMemory } from '../memory/body-memory.ts';
 import type { Conversions } from '../rows/bodies/conversions.ts';
@@ -9,9 +11,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { CertificateFiles } from './certificate-files.ts';
-import type { Databases } from './database.ts';
 import type { Forwarding } from './forwarding/forwarding.ts';
-import type { Route } from './route.ts';
 
 export interface HttpDeps {
   /** Of the package. */

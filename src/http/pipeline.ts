@@ -10,6 +10,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ArrowSource, newSchemaCache } from '../arrow/stream/source-reader.ts';
+import { contentDecoder, decoderBytes } from '../endpoint/body/content-decoder.ts';
+import { MultipartUpload } from '../endpoint/body/multipart-upload.ts';
+import { bodyTooLarge, readText } from '../endpoint/body/read-text.ts';
+import { namesOfRoute } from '../endpoint/description.ts';
+import type { AllowedRequest, Answer, BodyKind, PreparedRequest, Route, Upload } from '../endpoint/route.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
 import type { BodyFormat } from '../rows/bodies/body-format.ts';
@@ -19,18 +24,13 @@ import { Admission, type Permit } from './admission/admission.ts';
 import { Connections } from './admission/connections.ts';
 import { LoadShedder, type Reservation, RetryPacing } from './admission/load-shedder.ts';
 import { BodyDigest } from './body/body-digest.ts';
-import { contentDecoder, decoderBytes } from './body/content-decoder.ts';
 import { LargeTexts } from './body/large-texts.ts';
-import { MultipartUpload } from './body/multipart-upload.ts';
-import { bodyTooLarge, readText } from './body/read-text.ts';
 import { announcesBody, declaredBytes } from './body/request-body.ts';
 import { withText } from './forwarding/forwarding.ts';
 import type { OtherReplica } from './forwarding/replica-hop.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { namesOfRoute } from './openapi/description.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
 import { ClientAddresses, credentialsIn, requireChunkedAlone, requireFewHeaders, requireHost } from './request-head.ts';
-import type { AllowedRequest, Answer, BodyKind, PreparedRequest, Route, Upload } from './route.ts';
 
 /** A request that is allowed. */
 interface ReadyRequest {

@@ -3,8 +3,21 @@ import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
+import { headerText } from '../endpoint/header-text.ts';
+import {
+  Access,
+  type Answer,
+  type AnswerHead,
+  type BytesAnswer,
+  type Method,
+  nothingAsked,
+  principalFacts,
+  type Route,
+  type RouteInput,
+} from '../endpoint/route.ts';
 import type { ErrorName, LancegateError } from '../kernel/errors.ts';
 import { onAbort, type Principal } from '../kernel/request-scope.ts';
+import { createTablePath } from '../operations/create-table.ts';
 import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { type NamesOfRoute, nameCheck } from '../wire/known-names.ts';
@@ -16,19 +29,7 @@ import { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import { sayProcessing } from './forwarding/say-processing.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { type ClientAddress, type ClientAddresses, expectsContinue, headerText } from './request-head.ts';
-import {
-  Access,
-  type Answer,
-  type AnswerHead,
-  type BytesAnswer,
-  type Method,
-  nothingAsked,
-  principalFacts,
-  type Route,
-  type RouteInput,
-} from './route.ts';
-import { createTablePath } from './routes/create.ts';
+import { type ClientAddress, type ClientAddresses, expectsContinue } from './request-head.ts';
 
 /**
  * What the LanceDB SDKs take for the version of the server, from the answer that gave them a table: from 0.2.0 on they send many

@@ -1,14 +1,11 @@
 /** What the service reads of a request's head, and requires of it, before it knows the route. */
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
+import { headerText } from '../endpoint/header-text.ts';
 import { invalidInput } from '../kernel/errors.ts';
 
 /** Short headers take ten times their size in memory for as long as the others have not arrived (P12). */
 export const mostHeaders = 200;
-
-/** Node joins repeated headers of most names, or drops all but the first; the type does not say so. */
-export const headerText = (value: string | string[] | undefined): string | undefined =>
-  Array.isArray(value) ? value.join(', ') : value;
 
 export const credentialsIn = ({ headers }: IncomingMessage) => ({
   authorization: headers.authorization,

@@ -14,6 +14,7 @@ import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { methodFinder, type Route, type RouteMethods } from '../endpoint/route.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { routedTarget, splitTarget } from '../wire/identifiers.ts';
 import { type Connections, checkEveryMs } from './admission/connections.ts';
@@ -21,7 +22,6 @@ import { renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestPipeline } from './pipeline.ts';
 import { mostHeaders, requestIdFrom } from './request-head.ts';
-import { methodFinder, type Route, type RouteMethods } from './route.ts';
 import { type PublicFile, publicFiles } from './routes/documents.ts';
 import { metricsRoute } from './routes/operators/metrics.ts';
 

@@ -1,7 +1,11 @@
 /** Branches of a table: create, delete and list. What changes them takes the table's lock exclusively. */
+import Type from 'typebox';
 import type { OpenBranchCatalog } from '../catalog/port.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../endpoint/json-route.ts';
+import { refuseBranch, tableTarget, visibleTo } from '../endpoint/route.ts';
 import type { StoredBranch } from '../engine/port/dataset.ts';
 import type { BranchRecovery } from '../engine/port/engine.ts';
+import { answeredOnce } from '../idempotency/idempotency.ts';
 import { hasFolderOfDataset, isBelowMain, liesInFilesOf } from '../kernel/branch-names.ts';
 import { LancegateError, notTheFirstStep } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
@@ -10,7 +14,10 @@ import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
-import { type Listing, type Page, type Visible, visiblePage } from './visible-page.ts';
+import { parseBranch, parseBranchName, parseNewBranchName } from '../wire/identifiers.ts';
+import { Count, mapOf, nextPage, PageBody, pageFields, Version } from '../wire/json-body.ts';
+import { type Page, readPage } from '../wire/query-parameters.ts';
+import { type Listing, type Visible, visiblePage } from './visible-page.ts';
 
 interface Deps {
   readonly catalog: OpenBranchCatalog;
@@ -132,7 +139,7 @@ interface ListBranchesCommand {
 }
 
 /** By name. A parent that is not visible is not named. */
-export const listBranches =
+const listBranches =
   ({ access }: Pick<Deps, 'access'>) =>
   async ({ table, page, visible }: ListBranchesCommand): Promise<Listing<StoredBranch>> => {
     const dataset = await access.latest(await access.findCreated(table), undefined);
@@ -149,3 +156,91 @@ export const listBranches =
 /** The version stays: the branch itself began at it. */
 const withoutHiddenParent = (branch: StoredBranch, visible: Visible<BranchName>): StoredBranch =>
   branch.parentBranch === undefined || visible(branch.parentBranch) ? branch : { ...branch, parentBranch: undefined };
+
+const CreateBranchBody = Type.Object({
+  name: Type.String(),
+  from_branch: Type.Optional(Type.String()),
+  from_version: Type.Optional(Version),
+});
+const DeleteBranchBody = Type.Object({ name: Type.String() });
+
+const Branch = Type.Object({
+  parentBranch: Type.Optional(Type.String()),
+  parentVersion: Version,
+  createAt: Count,
+  manifestSize: Count,
+});
+const Branches = Type.Object({ branches: mapOf(Branch), ...nextPage });
+
+/** The parent must be allowed too: what it holds can be read in the new branch. */
+export const createBranchRoute = jsonRoute(answeredOnce('create_branch', createBranch), {
+  methods: ['POST'],
+  path: '/v1/table/:id/branches/create',
+  target: tableTarget,
+  needsOwner: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'CreateTableBranch',
+  summary: 'Creates a branch',
+  answers: Nothing,
+  body: CreateBranchBody,
+  branches: (body, branch) => {
+    refuseBranch(branch);
+    return [parseNewBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
+  },
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const command = {
+      table,
+      name: parseNewBranchName(body.name, 'name'),
+      fromBranch: parseBranch(body.from_branch, 'from_branch'),
+      fromVersion: body.from_version,
+      idempotency,
+    };
+    onceAnswer(input, await operation(command, input.scope));
+    return {};
+  },
+});
+
+/** The right to list is checked on main, the right to see a branch on each. */
+export const listBranchesRoute = jsonRoute(listBranches, {
+  methods: ['POST'],
+  path: '/v1/table/:id/branches/list',
+  target: tableTarget,
+  action: 'ListTableBranches',
+  summary: 'Lists the branches of a table',
+  query: pageFields,
+  answers: Branches,
+  body: PageBody,
+  answer: async (operation, { target: table, body }, { query, access }) => {
+    const { items, next } = await operation({
+      table,
+      page: readPage(query, body),
+      visible: visibleTo(access, table),
+    });
+    const branches = items.map(({ name, parentBranch, parentVersion, createdAtSeconds, manifestBytes }) => [
+      name,
+      { parentBranch, parentVersion, createAt: createdAtSeconds, manifestSize: manifestBytes },
+    ]);
+    return { branches: Object.fromEntries(branches), page_token: next };
+  },
+});
+
+export const deleteBranchRoute = jsonRoute(answeredOnce('delete_branch', deleteBranch), {
+  methods: ['POST'],
+  path: '/v1/table/:id/branches/delete',
+  target: tableTarget,
+  needsOwner: true,
+  keyedBy: 'Idempotency-Key or x-request-id',
+  action: 'DeleteTableBranch',
+  summary: 'Deletes a branch',
+  answers: Nothing,
+  body: DeleteBranchBody,
+  branches: (body, branch) => {
+    refuseBranch(branch);
+    return [parseBranchName(body.name, 'name')];
+  },
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const command = { table, name: parseBranchName(body.name, 'name'), idempotency };
+    onceAnswer(input, await operation(command, input.scope));
+    return {};
+  },
+});

@@ -1,6 +1,10 @@
+import Type from 'typebox';
 import type { TransactionCatalog } from '../catalog/port.ts';
+import { jsonRoute, Nothing } from '../endpoint/json-route.ts';
+import { transactionTarget } from '../endpoint/route.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { BranchName, Properties, TableRef, TransactionId } from '../kernel/ids.ts';
+import { type BranchName, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
+import { StringMap } from '../wire/json-body.ts';
 import type { Visible } from './visible-page.ts';
 
 interface DescribeTransactionCommand {
@@ -19,7 +23,7 @@ interface TransactionDescription {
  * What became of a create or merge whose answer got lost (P6). Only committed transactions are recorded.
  * `TransactionNotFound`, also for one that is not visible.
  */
-export const describeTransaction =
+const describeTransaction =
   ({ catalog }: { catalog: TransactionCatalog }) =>
   async ({ id, visible, show }: DescribeTransactionCommand): Promise<TransactionDescription> => {
     const record = await catalog.findTransaction(id);
@@ -37,3 +41,25 @@ export const describeTransaction =
     };
     return { id, status: 'SUCCEEDED', properties };
   };
+
+const Transaction = Type.Object({ status: Type.String(), properties: StringMap });
+
+/** Which table a transaction belongs to only its record says: the policy is asked from inside the operation. */
+export const describeTransactionRoute = jsonRoute(describeTransaction, {
+  methods: ['POST'],
+  path: '/v1/transaction/:id/describe',
+  target: transactionTarget,
+  action: 'DescribeTransaction',
+  summary: 'Says what became of a transaction',
+  answers: Transaction,
+  body: Nothing,
+  answer: async (operation, { target: id }, { access, database }) => {
+    const { status, properties } = await operation({
+      id,
+      visible: ({ table, branch }) =>
+        database.holds(table) && access.needs('DescribeTransaction', { kind: 'table', table }, branch),
+      show: (table) => showTable(database.shown(table)),
+    });
+    return { status, properties };
+  },
+});

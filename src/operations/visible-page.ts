@@ -1,7 +1,4 @@
-export interface Page {
-  readonly after: string | undefined;
-  readonly limit: number;
-}
+import type { Page } from '../wire/query-parameters.ts';
 
 export interface Listing<Item> {
   readonly items: readonly Item[];

@@ -4,7 +4,6 @@
  */
 import Type from 'typebox';
 import { invalidInput } from '../kernel/errors.ts';
-import type { Page } from '../operations/visible-page.ts';
 
 interface RawParameter {
   readonly name: string;
@@ -188,4 +187,9 @@ export function parseDurationMs(text: string, field: string): number {
   if (match === null) throw invalidInput(`${field}: expected a duration, such as 500ms, 30s, 5m or 1h30m`);
   const [, seconds = '0', ...counts] = match;
   return units.reduce((sum, { ms }, i) => sum + Number(counts[i] ?? 0) * ms, Number(seconds) * 1_000);
+}
+
+export interface Page {
+  readonly after: string | undefined;
+  readonly limit: number;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { boundaryOf, Multipart } from '#src/http/body/multipart.ts';
+import { boundaryOf, Multipart } from '#src/endpoint/body/multipart.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { Random } from '#test/model/random.ts';
 

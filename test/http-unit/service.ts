@@ -3,7 +3,7 @@ import type { CredentialHeaders } from '#src/auth/authenticator.ts';
 import { UnauthenticatedError } from '#src/auth/challenge.ts';
 import type { AccessRequest } from '#src/auth/policy/actions.ts';
 import type { Verifier } from '#src/auth/tokens/verifier.ts';
-import { Database } from '#src/http/database.ts';
+import { Database } from '#src/endpoint/database.ts';
 import type { HttpConfig, HttpDeps } from '#src/http/http-deps.ts';
 import { apiRoutes, type Operations } from '#src/http/routes/api.ts';
 import { startHttpServer } from '#src/http/server.ts';

@@ -1,13 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  checkStorageOptions,
-  createModes,
-  dropBehaviors,
-  parseChoice,
-  readCreateParameters,
-  readProperties,
-} from '#src/wire/create-parameters.ts';
+import { checkStorageOptions, readCreateParameters, readProperties } from '#src/operations/create-table.ts';
+import { dropBehaviors } from '#src/operations/namespaces.ts';
+import { createModes, parseChoice } from '#src/wire/choices.ts';
 import { parseDurationMs, QueryParameters, readFlag, readPage, readTimeout } from '#src/wire/query-parameters.ts';
 
 const refused = { name: 'LancegateError', kind: 'InvalidInput' };

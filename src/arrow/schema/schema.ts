@@ -1,6 +1,6 @@
 /**
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
- * reads it, `schema-rules.ts` compares it, and `http/routes/describe-table.ts` shows it to LanceDB clients.
+ * reads it, `schema-rules.ts` compares it, and `operations/tables/lance-schema-json.ts` shows it to LanceDB clients.
  */
 import type { Blocks, IpcFile } from '../format/ipc-file.ts';
 

@@ -101,43 +101,31 @@ export interface Fence {
 /** Every fence has it among the properties of its transaction. */
 export const fenceProperty = 'lancegate:fence';
 
-/** Whether the columns and their metadata are those of before. */
-export function keepsColumns(step: ChangeStep): boolean {
-  switch (step.kind) {
-    case 'merge':
-    case 'append':
-    case 'update':
-    case 'delete':
-    case 'drop index':
-      return true;
-    case 'overwrite':
-    case 'add columns':
-    case 'add null columns':
-    case 'alter columns':
-    case 'drop columns':
-    case 'update field metadata':
-      return false;
-  }
+interface StepFacts {
+  /** The columns and their metadata are those of before. */
+  readonly keepsColumns: boolean;
+  /** All that it does shows in its totals. */
+  readonly changesRowsOnly: boolean;
+  /** It computes, which native code may die of (P12). The others encode checked rows, or change metadata. */
+  readonly runsInReader: boolean;
 }
 
-/** Steps that compute, which native code may die of (P12). The others encode checked rows, or change metadata. */
-export function runsInReader(step: ChangeStep): boolean {
-  switch (step.kind) {
-    case 'update':
-    case 'delete':
-    case 'add columns':
-    case 'alter columns':
-    case 'merge':
-      return true;
-    case 'append':
-    case 'overwrite':
-    case 'add null columns':
-    case 'drop columns':
-    case 'update field metadata':
-    case 'drop index':
-      return false;
-  }
-}
+/** What holds of every step of a kind. An overwrite may remove all rows. */
+const stepFacts: Readonly<Record<ChangeStep['kind'], StepFacts>> = {
+  merge: { keepsColumns: true, changesRowsOnly: true, runsInReader: true },
+  append: { keepsColumns: true, changesRowsOnly: true, runsInReader: false },
+  overwrite: { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
+  update: { keepsColumns: true, changesRowsOnly: true, runsInReader: true },
+  delete: { keepsColumns: true, changesRowsOnly: true, runsInReader: true },
+  'add columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: true },
+  'add null columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
+  'alter columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: true },
+  'drop columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
+  'update field metadata': { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
+  'drop index': { keepsColumns: true, changesRowsOnly: false, runsInReader: false },
+};
+
+export const factsOf = ({ kind }: ChangeStep): StepFacts => stepFacts[kind];
 
 /** Until when a change has time, and whose share it counts against. */
 export interface ChangeLimits {

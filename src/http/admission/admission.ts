@@ -7,12 +7,12 @@
  * from however many addresses it comes.
  */
 import { bytesAround, firstBufferBytes } from '../../arrow/stream/source-reader.ts';
+import type { BodyKind } from '../../endpoint/route.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { type Principal, principalKey } from '../../kernel/request-scope.ts';
 import { type BodyAccount, type BodyMemory, bufferBytesFor, type Holder, Quota } from '../../memory/body-memory.ts';
 import { maxQueuedBytes } from '../body/request-body.ts';
 import type { HttpConfig } from '../http-deps.ts';
-import type { BodyKind } from '../route.ts';
 
 interface AdmissionRequest {
   readonly principal: Principal;

@@ -12,6 +12,7 @@
  * for a few of them only. The time in this queue, a fraction of a second, is not in a request's own time.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { nothingAsked, pathPattern, principalFacts, type Route } from '../../endpoint/route.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
@@ -22,7 +23,6 @@ import { canBeForgotten } from '../body/request-body.ts';
 import { renderError } from '../error-renderer.ts';
 import type { HttpDeps } from '../http-deps.ts';
 import { type ClientAddresses, credentialsIn, requestIdFrom } from '../request-head.ts';
-import { nothingAsked, pathPattern, principalFacts, type Route } from '../route.ts';
 import type { Admission } from './admission.ts';
 
 /** Some 5 ms of work. With half as many, fewer merges share a commit. */

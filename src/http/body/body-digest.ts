@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { bodyTooLarge } from './read-text.ts';
+import { bodyTooLarge } from '../../endpoint/body/read-text.ts';
 
 /**
  * The SHA-256 of a body, taken from its chunks as they pass to its reader. `whole` reads those that the reader has left, and drops

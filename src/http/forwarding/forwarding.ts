@@ -1,10 +1,10 @@
 /** Decides for each request that only the owner of a table can answer whether this replica is the owner, and else sends it on. */
 import { Readable } from 'node:stream';
+import type { ForwardedAnswer, PreparedRequest } from '../../endpoint/route.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { firstOf, onAbort } from '../../kernel/request-scope.ts';
 import type { FindsOwner } from '../../table/table-owners.ts';
-import type { ForwardedAnswer, PreparedRequest } from '../route.ts';
 import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
 
 interface ForwardingDeps {

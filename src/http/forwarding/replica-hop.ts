@@ -12,11 +12,11 @@
 import { once } from 'node:events';
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest, Agent as TlsAgent } from 'node:https';
+import type { ForwardedAnswer } from '../../endpoint/route.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { onAbort, type Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
-import type { ForwardedAnswer } from '../route.ts';
 import { answeredHeaders, forwardedHeaders, replicaOf } from './forwarded-headers.ts';
 import { LostPeers } from './lost-peers.ts';
 

@@ -1,13 +1,13 @@
 /** The OpenAPI document of the service, made from the descriptions of its routes and the catalogue of errors. */
 import Type, { type TProperties, type TSchema } from 'typebox';
+import { databaseHeader } from '../../endpoint/database.ts';
+import type { RouteDescription } from '../../endpoint/description.ts';
+import type { Method, Route } from '../../endpoint/route.ts';
 import { type ErrorName, errorCatalogue } from '../../kernel/errors.ts';
 import { textTypes } from '../../rows/answer-form.ts';
 import { idempotencyKeyHeader } from '../../wire/identifiers.ts';
 import { timeoutHeader, timeoutParameter } from '../../wire/query-parameters.ts';
-import { databaseHeader } from '../database.ts';
 import { ErrorBody, statusTitles } from '../error-renderer.ts';
-import type { Method, Route } from '../route.ts';
-import type { RouteDescription } from './description.ts';
 import { groups, guides } from './guide.ts';
 
 type Json = Readonly<Record<string, unknown>>;

@@ -1,58 +1,56 @@
 /**
  * Every route with its operation. To offer one more, add a line here: docs/adding-an-operation.md.
  */
-import type { OperationDeps } from '../../operations/operations.ts';
-import type { Route } from '../route.ts';
-import {
-  addColumnsRoute,
-  alterColumnsRoute,
-  dropColumnsRoute,
-  updateFieldMetadataRoute,
-  updateSchemaMetadataRoute,
-} from './changes/columns.ts';
-import { restoreTableRoute } from './changes/restore.ts';
-import { transactRoute } from './changes/transact.ts';
-import { createTableRoute } from './create.ts';
-import { describeTableRoute } from './describe-table.ts';
-import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from './indexes/index-reads.ts';
-import { createIndexRoute, createScalarIndexRoute, dropIndexRoute } from './indexes/index-writes.ts';
-import { cancelJobRoute, describeJobRoute, listJobsRoute } from './indexes/job-routes.ts';
-import { insertRowsRoute } from './insert.ts';
-import { maintainTableRoute } from './maintain-table.ts';
-import { mergeRowsRoute } from './merge.ts';
+import type { Route } from '../../endpoint/route.ts';
+import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from '../../operations/branches.ts';
+import { addColumnsRoute } from '../../operations/columns/add-columns.ts';
+import { alterColumnsRoute } from '../../operations/columns/alter-columns.ts';
+import { dropColumnsRoute } from '../../operations/columns/drop-columns.ts';
+import { updateFieldMetadataRoute } from '../../operations/columns/update-field-metadata.ts';
+import { updateSchemaMetadataRoute } from '../../operations/columns/update-schema-metadata.ts';
+import { createTableRoute } from '../../operations/create-table.ts';
+import { describeTransactionRoute } from '../../operations/describe-transaction.ts';
+import { cancelJobRoute, describeJobRoute, listJobsRoute } from '../../operations/indexes/ask-for-jobs.ts';
+import { createIndexRoute, createScalarIndexRoute } from '../../operations/indexes/create-index.ts';
+import { dropIndexRoute } from '../../operations/indexes/drop-index.ts';
+import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from '../../operations/indexes/read-indexes.ts';
+import { insertRowsRoute } from '../../operations/insert-rows.ts';
+import { maintainTableRoute } from '../../operations/maintain-table.ts';
+import { mergeRowsRoute } from '../../operations/merge-rows.ts';
 import {
   createNamespaceRoute,
   describeNamespaceRoute,
   dropNamespaceRoute,
   listNamespacesRoute,
   namespaceExistsRoute,
-} from './namespaces.ts';
+} from '../../operations/namespaces.ts';
+import type { OperationDeps } from '../../operations/operations.ts';
+import { deleteRowsRoute } from '../../operations/rows/delete-rows.ts';
+import { updateRowsRoute } from '../../operations/rows/update-rows.ts';
+import { cloneTableRoute } from '../../operations/tables/clone-table.ts';
+import { countRowsRoute } from '../../operations/tables/count-rows.ts';
+import { createVersionRoute, createVersionsRoute } from '../../operations/tables/create-version.ts';
+import { declareTableRoute } from '../../operations/tables/declare-table.ts';
+import { deleteVersionsRoute } from '../../operations/tables/delete-versions.ts';
+import { describeTableRoute, tableExistsRoute } from '../../operations/tables/describe-table.ts';
+import { deregisterTableRoute, dropTableRoute } from '../../operations/tables/drop-table.ts';
+import { listAllTablesRoute, listTablesRoute } from '../../operations/tables/list-tables.ts';
+import { describeVersionRoute, listVersionsRoute } from '../../operations/tables/list-versions.ts';
+import { analyzeQueryRoute, explainQueryRoute, queryTableRoute } from '../../operations/tables/query-table.ts';
+import { registerTableRoute } from '../../operations/tables/register-table.ts';
+import { renameTableRoute } from '../../operations/tables/rename-table.ts';
+import { restoreTableRoute } from '../../operations/tables/restore-table.ts';
+import { tableStatsRoute } from '../../operations/tables/table-statistics.ts';
+import {
+  createTagRoute,
+  deleteTagRoute,
+  listTagsRoute,
+  tagVersionRoute,
+  updateTagRoute,
+} from '../../operations/tags.ts';
+import { transactRoute } from '../../operations/transact/apply-operations.ts';
 import { notOfferedRoutes } from './not-offered.ts';
 import { configurationRoute } from './operators/configuration.ts';
-import { analyzeQueryRoute, countRowsRoute, explainQueryRoute, queryTableRoute } from './query.ts';
-import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from './refs/branches.ts';
-import { createTagRoute, deleteTagRoute, listTagsRoute, tagVersionRoute, updateTagRoute } from './refs/table-tags.ts';
-import {
-  createVersionRoute,
-  createVersionsRoute,
-  deleteVersionsRoute,
-  describeVersionRoute,
-  listVersionsRoute,
-} from './refs/versions.ts';
-import { deleteRowsRoute, updateRowsRoute } from './rows.ts';
-import { tableStatsRoute } from './table-stats.ts';
-import {
-  cloneTableRoute,
-  declareTableRoute,
-  deregisterTableRoute,
-  dropTableRoute,
-  listAllTablesRoute,
-  listTablesRoute,
-  registerTableRoute,
-  renameTableRoute,
-  tableExistsRoute,
-} from './tables.ts';
-import { describeTransactionRoute } from './transactions.ts';
 
 const offered = {
   createTable: createTableRoute,
@@ -111,7 +109,7 @@ const offered = {
   namespaceExists: namespaceExistsRoute,
   dropNamespace: dropNamespaceRoute,
   describeTransaction: describeTransactionRoute,
-};
+} satisfies Readonly<Record<string, { make(deps: OperationDeps): unknown }>>;
 
 /** The operation of each route, by the name in the table above. */
 export type Operations = { readonly [Name in keyof typeof offered]: ReturnType<(typeof offered)[Name]['make']> };

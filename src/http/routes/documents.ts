@@ -6,8 +6,8 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Answer, Method, Route } from '../../endpoint/route.ts';
 import { openApiDocument } from '../openapi/document.ts';
-import type { Answer, Method, Route } from '../route.ts';
 
 /** A file that anyone may read. */
 export interface PublicFile {

@@ -2,8 +2,8 @@
  * Routes that clients know and this service does not offer. They answer `Unsupported` (406): from a 404 the LanceDB
  * SDKs would conclude that the table is missing, and a 501 they may not tell from a crash.
  */
+import type { Route } from '../../endpoint/route.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { Route } from '../route.ts';
 
 const inSpecification = [
   '/v1/table/batch-commit',

@@ -1,9 +1,24 @@
+import Type, { type Static } from 'typebox';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkStorableFields } from '../../arrow/schema/schema-rules.ts';
+import { contentDecoder } from '../../endpoint/body/content-decoder.ts';
+import { ArrowStream, arrowStreamType } from '../../endpoint/description.ts';
+import { jsonRoute, repeatOf, Written, writeAnswer } from '../../endpoint/json-route.ts';
+import { jsonAnswer, type Offer, type Route, type RouteInput, tableTarget } from '../../endpoint/route.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { type CheckedColumnStep, type ColumnCommand, columnChange } from './change-columns.ts';
+import type { ReadFilter } from '../../wire/merge-parameters.ts';
+import {
+  authorized,
+  type CheckedColumnStep,
+  type ColumnCommand,
+  columnChange,
+  isGiven,
+  listOf,
+  notComputed,
+  OrNull,
+} from './change-columns.ts';
 
 export interface AddedColumn {
   readonly name: string;
@@ -15,7 +30,7 @@ export interface AddedColumn {
 type AddColumnsCommand = ColumnCommand & ({ readonly columns: readonly AddedColumn[] } | { readonly source: IpcChunk });
 
 /** Adds columns to every row. */
-export const addColumns = columnChange('add_columns', (command: AddColumnsCommand) =>
+const addColumns = columnChange('add_columns', (command: AddColumnsCommand) =>
   additionOf('source' in command ? command.source : command.columns),
 );
 
@@ -56,3 +71,87 @@ function requireNew({ fields }: Schema, names: readonly string[], added: number)
   if (countFields(fields) + added <= mostFields) return;
   throw invalidInput(`new_columns: a table can have ${mostFields} columns, those inside others included`);
 }
+
+export const AddColumnsBody = Type.Object({
+  new_columns: listOf(
+    Type.Object({
+      name: Type.String(),
+      expression: OrNull(Type.String()),
+      computed: Type.Optional(Type.Unknown()),
+      virtual_column: Type.Optional(Type.Unknown()),
+    }),
+  ),
+  auto_refresh_enabled: Type.Optional(Type.Boolean()),
+});
+
+export function readNewColumns(
+  { new_columns: columns, auto_refresh_enabled: isRefreshed }: Static<typeof AddColumnsBody>,
+  readFilter: ReadFilter,
+): readonly { readonly name: string; readonly value: CheckedSql }[] {
+  if (isRefreshed === true) throw notComputed('auto_refresh_enabled');
+  return columns.map(({ name, expression, computed, virtual_column: virtual }, index) => {
+    const at = `new_columns[${index}]`;
+    if (isGiven(computed)) throw notComputed(`${at}.computed`);
+    if (isGiven(virtual)) throw notComputed(`${at}.virtual_column`);
+    if (!isGiven(expression)) throw invalidInput(`${at} lacks expression`);
+    return { name, value: readFilter(expression, `${at}.expression`) };
+  });
+}
+
+const addColumnsPath = '/v1/table/:id/add_columns';
+
+type AddColumns = ReturnType<typeof addColumns>;
+
+const addByExpression = jsonRoute(addColumns, {
+  methods: ['POST'],
+  path: addColumnsPath,
+  target: tableTarget,
+  action: 'AlterTableAddColumns',
+  summary: 'Adds columns',
+  answers: Written,
+  body: AddColumnsBody,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const columns = readNewColumns(body, input.readFilter);
+    return writeAnswer(input, await operation({ table, branch, columns, idempotency }, input.scope), {});
+  },
+});
+
+/** The body is an Arrow stream that holds a schema alone. */
+function addBySchema(operation: AddColumns, input: RouteInput): ReturnType<Route['prepare']> {
+  const { table, branch } = authorized(input, 'AlterTableAddColumns');
+  contentDecoder(input.headers['content-encoding']);
+  return {
+    body: 'arrow-whole',
+    table,
+    answer: async (upload) => {
+      const { source: arriving, digest } = upload.digestedSource();
+      try {
+        const source = await arriving.whole();
+        const idempotency = repeatOf(input.headers, `${addColumnsPath} ${await digest()}`);
+        const result = await operation({ table, branch, source, idempotency }, input.scope);
+        return jsonAnswer(writeAnswer(input, result, {}));
+      } finally {
+        arriving.close();
+      }
+    },
+  };
+}
+
+const isArrow = ({ headers }: RouteInput): boolean =>
+  /^application\/vnd\.apache\.arrow\.(?:stream|file)\b/i.test(headers['content-type'] ?? '');
+
+/** Columns of an expression each, as JSON, or of NULL in every row, as an Arrow schema. */
+export const addColumnsRoute: Offer<typeof addColumns> = {
+  make: addColumns,
+  routeTo(operation) {
+    const route = addByExpression.routeTo(operation);
+    const description = route.description!;
+    return {
+      ...route,
+      description: { ...description, bodies: { ...description.bodies, [arrowStreamType]: ArrowStream } },
+      prepare: (input) => (isArrow(input) ? addBySchema(operation, input) : route.prepare(input)),
+    };
+  },
+};

@@ -1,15 +1,23 @@
-import { type FieldPath, formatFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
+import Type, { type Static } from 'typebox';
+import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkNames } from '../../arrow/schema/schema-rules.ts';
+import { jsonRoute, Written, writeAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import {
   type CheckedColumnStep,
   type ColumnCommand,
   columnChange,
+  isGiven,
+  listOf,
   mapFields,
+  notComputed,
+  OrNull,
   requireColumn,
   requireOnce,
 } from './change-columns.ts';
+import { readDataType } from './read-data-type.ts';
 
 /** Says at least one thing of what is to change. */
 export interface Alteration {
@@ -26,9 +34,7 @@ interface AlterColumnsCommand extends ColumnCommand {
 }
 
 /** Renames columns, changes their types, or whether they allow NULL. */
-export const alterColumns = columnChange('alter_columns', ({ alterations }: AlterColumnsCommand) =>
-  alterationOf(alterations),
-);
+const alterColumns = columnChange('alter_columns', ({ alterations }: AlterColumnsCommand) => alterationOf(alterations));
 
 export function alterationOf(alterations: readonly Alteration[]): CheckedColumnStep {
   const changes = alterations.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
@@ -57,3 +63,45 @@ function requireAlterable(schema: Schema, alterations: readonly Alteration[]): v
   const fields = mapFields(schema.fields, (field, path) => ({ ...field, name: nameOf(path) ?? field.name }));
   checkNames({ ...schema, fields });
 }
+
+export const AlterColumnsBody = Type.Object({
+  alterations: listOf(
+    Type.Object({
+      path: Type.String(),
+      rename: OrNull(Type.String()),
+      nullable: OrNull(Type.Boolean()),
+      data_type: Type.Optional(Type.Unknown()),
+      virtual_column: Type.Optional(Type.Unknown()),
+    }),
+  ),
+});
+
+export function readAlterations({ alterations }: Static<typeof AlterColumnsBody>) {
+  return alterations.map(({ path, rename, nullable, data_type: type, virtual_column: virtual }, index) => {
+    const at = `alterations[${index}]`;
+    if (isGiven(virtual)) throw notComputed(`${at}.virtual_column`);
+    if (![rename, nullable, type].some(isGiven)) throw invalidInput(`${at} says no rename, nullable or data_type`);
+    return {
+      path: parseFieldPath(path, `${at}.path`),
+      rename: rename ?? undefined,
+      isNullable: nullable ?? undefined,
+      dataType: isGiven(type) ? JSON.stringify(readDataType(type, `${at}.data_type`)) : undefined,
+    };
+  });
+}
+
+export const alterColumnsRoute = jsonRoute(alterColumns, {
+  methods: ['POST'],
+  path: '/v1/table/:id/alter_columns',
+  target: tableTarget,
+  action: 'AlterTableAlterColumns',
+  summary: 'Renames columns, and changes their types',
+  answers: Written,
+  body: AlterColumnsBody,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const alterations = readAlterations(body);
+    return writeAnswer(input, await operation({ table, branch, alterations, idempotency }, input.scope), {});
+  },
+});

@@ -1,12 +1,16 @@
+import Type from 'typebox';
 import { type FieldPath, formatFieldPath, resolveField, sameFieldPath } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
+import type { Action } from '../../auth/policy/actions.ts';
 import type { WriteOperation } from '../../catalog/port.ts';
 import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { queryBranch, type RouteInput, tableTarget } from '../../endpoint/route.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
+import { readDelimiter } from '../../wire/identifiers.ts';
 
 export type ColumnDeps = ChangeDeps & { readonly idempotency: Idempotency };
 
@@ -63,4 +67,39 @@ export function mapFields(
     const changed = change(field, { segments });
     return changed === undefined ? [] : { ...changed, children: mapFields(changed.children, change, segments) };
   });
+}
+
+/** A request that changes more columns than this is a mistake. */
+export const mostColumns = 1_000;
+
+export const OrNull = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(Type.Union([schema, Type.Null()]));
+export const listOf = <Schema extends Type.TSchema>(schema: Schema) =>
+  Type.Array(schema, { minItems: 1, maxItems: mostColumns });
+
+export const isGiven = <Value>(value: Value): value is NonNullable<Value> => value !== undefined && value !== null;
+
+export const notComputed = (at: string): LancegateError =>
+  new LancegateError(
+    'Unsupported',
+    `${at}: this service has no columns that are computed again; give an expression, which is computed once`,
+  );
+
+/** Of an entry of metadata. */
+const mostCharacters = 2 ** 20;
+/** Of one field, or of a schema. */
+const mostEntries = 1_000;
+
+export function requireFewTexts(metadata: Readonly<Record<string, string | null>>, what: string): void {
+  const entries = Object.entries(metadata);
+  if (entries.length > mostEntries) throw invalidInput(`${what} can have ${mostEntries} entries`);
+  const characters = entries.reduce((sum, [key, value]) => sum + key.length + (value?.length ?? 0), 0);
+  if (characters > mostCharacters) throw invalidInput(`${what} can have ${mostCharacters} characters`);
+}
+
+/** Table and branch of a request that has both in its path and query. */
+export function authorized(input: RouteInput, action: Action) {
+  const table = tableTarget.parse(input.id, readDelimiter(input.query), input.database);
+  const branch = queryBranch(input);
+  input.access.require(action, { kind: 'table', table }, branch);
+  return { table, branch };
 }

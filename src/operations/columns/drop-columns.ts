@@ -1,10 +1,14 @@
-import { type FieldPath, formatFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
+import Type, { type Static } from 'typebox';
+import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
+import { jsonRoute, Written, writeAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import {
   type CheckedColumnStep,
   type ColumnCommand,
   columnChange,
+  listOf,
   mapFields,
   requireColumn,
   requireOnce,
@@ -16,7 +20,7 @@ interface DropColumnsCommand extends ColumnCommand {
 }
 
 /** Removes columns, or parts of them, and the indexes that are on them. */
-export const dropColumns = columnChange('drop_columns', ({ columns }: DropColumnsCommand) => removalOf(columns));
+const dropColumns = columnChange('drop_columns', ({ columns }: DropColumnsCommand) => removalOf(columns));
 
 export const removalOf = (columns: readonly FieldPath[]): CheckedColumnStep => ({
   step: { step: { kind: 'drop columns', columns: columns.map(formatFieldPath) }, file: undefined },
@@ -31,3 +35,24 @@ function requireDroppable(schema: Schema, columns: readonly FieldPath[]): void {
   );
   if (left.length === 0) throw invalidInput('columns: a table keeps at least one column');
 }
+
+export const DropColumnsBody = Type.Object({ columns: listOf(Type.String()) });
+
+export const readColumnPaths = ({ columns }: Static<typeof DropColumnsBody>): readonly FieldPath[] =>
+  columns.map((text, index) => parseFieldPath(text, `columns[${index}]`));
+
+export const dropColumnsRoute = jsonRoute(dropColumns, {
+  methods: ['POST'],
+  path: '/v1/table/:id/drop_columns',
+  target: tableTarget,
+  action: 'AlterTableDropColumns',
+  summary: 'Drops columns',
+  answers: Written,
+  body: DropColumnsBody,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const columns = readColumnPaths(body);
+    return writeAnswer(input, await operation({ table, branch, columns, idempotency }, input.scope), {});
+  },
+});

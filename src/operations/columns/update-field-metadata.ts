@@ -1,17 +1,30 @@
-import { type FieldPath, formatFieldPath, resolveField, sameFieldPath } from '../../arrow/schema/field-path.ts';
+import Type, { type Static } from 'typebox';
+import {
+  type FieldPath,
+  formatFieldPath,
+  parseFieldPath,
+  resolveField,
+  sameFieldPath,
+} from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { checkStorableFields } from '../../arrow/schema/schema-rules.ts';
 import type { ChangeResult } from '../../change/submit-change.ts';
+import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { Replayable } from '../../idempotency/idempotency.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
+import { mapOf, StringMap } from '../../wire/json-body.ts';
 import {
   type CheckedColumnStep,
   type ColumnCommand,
   type ColumnDeps,
   columnChange,
+  listOf,
   mapFields,
+  OrNull,
   requireColumn,
+  requireFewTexts,
   requireOnce,
 } from './change-columns.ts';
 
@@ -41,7 +54,7 @@ const changeMetadata = columnChange('update_field_metadata', ({ updates }: Updat
 );
 
 /** Changes what columns say of themselves, such as which of them are the primary key. */
-export const updateFieldMetadata =
+const updateFieldMetadata =
   (deps: ColumnDeps) =>
   async (command: UpdateFieldMetadataCommand, scope: RequestScope): Promise<Replayable<UpdateFieldMetadataResult>> => {
     const result = await changeMetadata(deps)(command, scope);
@@ -100,3 +113,44 @@ const metadataOf = (schema: Schema, updates: readonly MetadataUpdate[]): Metadat
   Object.fromEntries(
     updates.map(({ path }) => [formatFieldPath(path), Object.fromEntries(resolveField(schema, path)?.metadata ?? [])]),
   );
+
+export const UpdateFieldMetadataBody = Type.Object({
+  updates: listOf(
+    Type.Object({
+      path: Type.String(),
+      metadata: Type.Unsafe<Readonly<Record<string, string | null>>>({
+        type: 'object',
+        additionalProperties: { type: ['string', 'null'] },
+      }),
+      replace: OrNull(Type.Boolean()),
+    }),
+  ),
+});
+
+export const readMetadataUpdates = ({ updates }: Static<typeof UpdateFieldMetadataBody>) =>
+  updates.map(({ path, metadata, replace }, index) => {
+    requireFewTexts(metadata, `updates[${index}].metadata`);
+    return { path: parseFieldPath(path, `updates[${index}].path`), metadata, isWhole: replace ?? false };
+  });
+
+const UpdatedFields = Type.Object({
+  ...writtenFields,
+  fields: Type.Optional(mapOf(StringMap)),
+});
+
+export const updateFieldMetadataRoute = jsonRoute(updateFieldMetadata, {
+  methods: ['POST'],
+  path: '/v1/table/:id/update_field_metadata',
+  target: tableTarget,
+  action: 'UpdateFieldMetadata',
+  summary: 'Changes the metadata of columns',
+  answers: UpdatedFields,
+  body: UpdateFieldMetadataBody,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const updates = readMetadataUpdates(body);
+    const result = await operation({ table, branch, updates, idempotency }, input.scope);
+    return writeAnswer(input, result, result.fields === undefined ? {} : { fields: result.fields });
+  },
+});

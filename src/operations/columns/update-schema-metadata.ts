@@ -1,7 +1,12 @@
 import { type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { commonParameters } from '../../endpoint/description.ts';
+import { repeatOf, writeAnswer } from '../../endpoint/json-route.ts';
+import { jsonAnswer, type Offer } from '../../endpoint/route.ts';
 import type { Replayable } from '../../idempotency/idempotency.ts';
+import { invalidInput } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { ColumnCommand, ColumnDeps } from './change-columns.ts';
+import { parseJson, StringMap } from '../../wire/json-body.ts';
+import { authorized, type ColumnCommand, type ColumnDeps, requireFewTexts } from './change-columns.ts';
 
 interface UpdateSchemaMetadataCommand extends ColumnCommand {
   /** All that the schema has afterwards. */
@@ -9,7 +14,7 @@ interface UpdateSchemaMetadataCommand extends ColumnCommand {
 }
 
 /** Replaces the metadata of a table's schema. */
-export const updateSchemaMetadata =
+const updateSchemaMetadata =
   ({ idempotency, ...deps }: ColumnDeps) =>
   (command: UpdateSchemaMetadataCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
     idempotency.once('update_schema_metadata', command, scope, async (keyed) => {
@@ -18,3 +23,48 @@ export const updateSchemaMetadata =
       const manifest = { kind: 'schema metadata', metadata } as const;
       return submitChange(deps, { operation: 'update_schema_metadata', table, branch, manifest }, scope, keyed);
     });
+
+/** The whole body is the metadata: any key may be in it. */
+function parseSchemaMetadata(text: string): Readonly<Record<string, string>> {
+  const value = text.trim() === '' ? {} : parseJson(text, 'the body');
+  const isMap = typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (!isMap || !Object.values(value).every((each) => typeof each === 'string')) {
+    throw invalidInput('the body must be a JSON object of texts: the metadata that the schema is to have');
+  }
+  requireFewTexts(value as Readonly<Record<string, string>>, 'the body');
+  return value as Readonly<Record<string, string>>;
+}
+
+const schemaMetadataPath = '/v1/table/:id/schema_metadata/update';
+
+/** Body and answer are the metadata alone, so the branch is in the query. */
+export const updateSchemaMetadataRoute: Offer<typeof updateSchemaMetadata> = {
+  make: updateSchemaMetadata,
+  routeTo: (operation) => ({
+    methods: ['POST'],
+    path: schemaMetadataPath,
+    isWrite: true,
+    description: {
+      operationId: 'UpdateTableSchemaMetadata',
+      summary: 'Replaces the metadata of the schema',
+      parameters: commonParameters(true),
+      bodies: { 'application/json': StringMap },
+      answers: StringMap,
+      takesKey: true,
+    },
+    prepare(input) {
+      const { table, branch } = authorized(input, 'UpdateTableSchemaMetadata');
+      return {
+        body: 'json',
+        owned: table,
+        answer: async (upload) => {
+          const text = await upload.text();
+          const metadata = parseSchemaMetadata(text);
+          const idempotency = repeatOf(input.headers, `${schemaMetadataPath} ${text}`);
+          writeAnswer(input, await operation({ table, branch, metadata, idempotency }, input.scope), {});
+          return jsonAnswer(metadata);
+        },
+      };
+    },
+  }),
+};

@@ -1,5 +1,8 @@
-import { type FieldPath, formatFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
+import Type from 'typebox';
+import { type FieldPath, formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import type { ChangeResult } from '../../change/submit-change.ts';
+import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import {
   type IndexOptions,
@@ -16,6 +19,7 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import { firstOf, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
+import { CreateIndexBody, parseIndexOptions } from './index-options.ts';
 import { requireIndexable } from './indexable.ts';
 
 interface CreateIndexCommand {
@@ -104,3 +108,40 @@ function withPartitions(options: IndexOptions, rowsPerPartition: number | undefi
   const numPartitions = Math.max(1, Math.round(rows / rowsPerPartition));
   return { ...options, vector: { ...options.vector, numPartitions } };
 }
+
+/** `job_id` stands alone, where the index is not there yet. */
+const CreateIndexAnswer = Type.Partial(Type.Object({ ...writtenFields, job_id: Type.String() }));
+
+const creationOf = (path: '/v1/table/:id/create_index' | '/v1/table/:id/create_scalar_index') =>
+  jsonRoute(createIndex, {
+    methods: ['POST'],
+    path,
+    target: tableTarget,
+    action: 'CreateTableIndex',
+    operationId: path === '/v1/table/:id/create_index' ? 'CreateTableIndex' : 'CreateTableScalarIndex',
+    summary: 'Builds an index of a column, or begins a job that does',
+    answers: CreateIndexAnswer,
+    body: CreateIndexBody,
+    isWrite: true,
+    branches: (_, branch) => [branch],
+    answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+      const options = parseIndexOptions(body, path === '/v1/table/:id/create_scalar_index');
+      const created = await operation(
+        {
+          table,
+          branch,
+          column: parseFieldPath(body.column),
+          name: body.name,
+          options,
+          rowsPerPartition: body.num_partitions === undefined ? body.target_partition_size : undefined,
+          isReplacing: body.replace ?? true,
+          idempotency,
+        },
+        input.scope,
+      );
+      return 'jobId' in created ? { job_id: created.jobId } : writeAnswer(input, created, {});
+    },
+  });
+
+export const createIndexRoute = creationOf('/v1/table/:id/create_index');
+export const createScalarIndexRoute = creationOf('/v1/table/:id/create_scalar_index');

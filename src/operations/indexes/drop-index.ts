@@ -1,10 +1,13 @@
 import type { TableRecord } from '../../catalog/port.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { jsonRoute, Written, writeAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { requireIndex } from '../../indexing/index-names.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
+import { IndexNameBody, requireSameIndex } from './index-options.ts';
 
 interface DropIndexCommand {
   readonly table: TableRef;
@@ -19,7 +22,7 @@ interface DropIndexDeps extends ChangeDeps {
 }
 
 /** `TableIndexNotFound`. */
-export const dropIndex =
+const dropIndex =
   ({ idempotency, engine, ...deps }: DropIndexDeps) =>
   (command: DropIndexCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
     idempotency.once('drop_index', command, scope, async (keyed) => {
@@ -38,3 +41,19 @@ async function requireOn(engine: Datasets, { location }: TableRecord, branch: Br
     dataset.close();
   }
 }
+
+export const dropIndexRoute = jsonRoute(dropIndex, {
+  methods: ['POST'],
+  path: '/v1/table/:id/index/:index/drop',
+  target: tableTarget,
+  action: 'DropTableIndex',
+  summary: 'Drops an index',
+  answers: Written,
+  body: IndexNameBody,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    requireSameIndex(body, input.index);
+    return writeAnswer(input, await operation({ table, branch, name: input.index, idempotency }, input.scope), {});
+  },
+});

@@ -1,12 +1,17 @@
+import Type, { type Static } from 'typebox';
 import { formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { FiledStep } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
+import { Count } from '../../wire/json-body.ts';
+import type { ReadFilter } from '../../wire/merge-parameters.ts';
 import { readsRow, roundsOf } from './update-rounds.ts';
 
 /** The new value of a column: an expression over the columns of the old row. */
@@ -30,7 +35,7 @@ interface UpdateRowsCommand extends RowsUpdate {
 }
 
 /** Updates the rows of which the predicate is true. Where there is none, no version is made. */
-export const updateRows =
+const updateRows =
   ({ idempotency, ...deps }: ChangeDeps & { readonly idempotency: Idempotency }) =>
   (command: UpdateRowsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
     idempotency.once('update', command, scope, async (keyed) => {
@@ -75,3 +80,43 @@ function columnOf(schema: Schema, text: string): string {
     throw invalidInput(`updates: ${shown} is a part of a column; update ${column} as a whole`);
   return column;
 }
+
+/** An update of more columns than tables have is a mistake. */
+const mostUpdates = 10_000;
+
+export const UpdateBody = Type.Object({
+  predicate: Type.Optional(Type.String()),
+  updates: Type.Array(Type.Tuple([Type.String(), Type.String()]), { maxItems: mostUpdates }),
+});
+
+export function readUpdate(body: Static<typeof UpdateBody>, readFilter: ReadFilter): RowsUpdate {
+  if (body.updates.length === 0) throw invalidInput('updates: give at least one column and its new value');
+  const predicate = body.predicate === undefined ? undefined : readFilter(body.predicate, 'predicate');
+  const updates = body.updates.map(([column, value], index) => ({
+    column,
+    value: readFilter(value, `updates[${index}][1]`),
+  }));
+  return { predicate, updates };
+}
+
+/** With `rows_updated` in place of `updated_rows` where the path ends in a slash. */
+const UpdatedRows = Type.Object({ updated_rows: Count, ...writtenFields });
+
+/** The Python and Node SDKs would take a count under both names for two of one field, and fail after the commit. */
+export const updateRowsRoute = jsonRoute(updateRows, {
+  methods: ['POST'],
+  path: '/v1/table/:id/update',
+  target: tableTarget,
+  action: 'UpdateTable',
+  summary: 'Updates the rows that a condition holds for',
+  answers: UpdatedRows,
+  body: UpdateBody,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const update = readUpdate(body, input.readFilter);
+    const result = await operation({ table, branch, ...update, idempotency }, input.scope);
+    const rows = { [input.hasTrailingSlash ? 'rows_updated' : 'updated_rows']: result.numUpdatedRows };
+    return writeAnswer(input, result, rows);
+  },
+});

@@ -2,16 +2,21 @@
  * Makes a table of one version of another: a dataset of its own, whatever becomes of the source. While its files are linked the
  * source can neither be dropped nor pruned; its writers go on.
  */
+import Type from 'typebox';
 import type { AnswerOf, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
+import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { Locations } from '../../engine/port/engine.ts';
+import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
+import { Version } from '../../wire/json-body.ts';
 import { findTag } from '../tags.ts';
 
 interface Deps {
@@ -115,3 +120,39 @@ async function versionOf(
   const newest = () => access.read(source, undefined, undefined, (dataset) => dataset.version());
   return { branch: undefined, version: sourceVersion ?? (await newest()) };
 }
+
+const CloneBody = Type.Object({
+  source_location: Type.String(),
+  source_version: Type.Optional(Version),
+  source_tag: Type.Optional(Type.String()),
+  is_shallow: Type.Optional(Type.Boolean()),
+});
+
+const ClonedTable = Type.Object({ location: Type.String() });
+
+/**
+ * Needs the right on the new table and on the source. `is_shallow` changes nothing: the clone takes no space, as a shallow one,
+ * and does not depend on the source, as a deep one.
+ */
+export const cloneTableRoute = jsonRoute(answeredOnce('clone_table', cloneTable), {
+  methods: ['POST'],
+  path: '/v1/table/:id/clone',
+  target: tableTarget,
+  needsOwner: true,
+  makesTable: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'CloneTable',
+  summary: 'Makes a new table of what another one holds',
+  answers: ClonedTable,
+  body: CloneBody,
+  audit: ({ source_location: location }) => ({ location }),
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const { access, scope } = input;
+    const { source_location: sourceLocation, source_version: sourceVersion, source_tag: sourceTag } = body;
+    const mayClone = (source: TableRef, branch: BranchName | undefined) =>
+      access.needs('CloneTable', { kind: 'table', table: source }, branch);
+    const command = { table, sourceLocation, sourceVersion, sourceTag, mayClone, idempotency };
+    const { location } = onceAnswer(input, await operation(command, scope));
+    return { location };
+  },
+});

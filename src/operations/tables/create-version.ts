@@ -1,14 +1,19 @@
+import Type, { type Static } from 'typebox';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { jsonRoute, writeAnswer } from '../../endpoint/json-route.ts';
+import { noTarget, tableTarget } from '../../endpoint/route.ts';
 import type { ProposedManifest } from '../../engine/port/change.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
-import { LancegateError } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, TableRef, TransactionId } from '../../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import { branchOfDeclared, requireCreated } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
-import { describeVersion, type ListedVersion } from './list-versions.ts';
+import { parseBranch, parseTableParts } from '../../wire/identifiers.ts';
+import { Count, StringMap, Version } from '../../wire/json-body.ts';
+import { describeVersion, type ListedVersion, TableVersion, tableVersion } from './list-versions.ts';
 
 interface Deps extends ChangeDeps {
   readonly engine: Locations & Pick<Datasets, 'makeFirst'>;
@@ -16,7 +21,7 @@ interface Deps extends ChangeDeps {
   readonly idempotency: Idempotency;
 }
 
-export type Proposal = Omit<ProposedManifest, 'kind'>;
+type Proposal = Omit<ProposedManifest, 'kind'>;
 
 export interface CreateVersionCommand {
   readonly table: TableRef;
@@ -32,7 +37,7 @@ type CreatedVersion = Replayable<ChangeResult> & { readonly listed: ListedVersio
  * durable when this resolves. What it brings is followed like any external commit. `VersionTaken` where the number is
  * another commit's. `Internal` where the version was made and cannot be read: a retry may find that pruning has removed it.
  */
-export const createVersion =
+const createVersion =
   ({ idempotency, ...deps }: Deps) =>
   async (command: CreateVersionCommand, scope: RequestScope): Promise<CreatedVersion> => {
     const made = await idempotency.once('create_version', command, scope, async (keyed) => {
@@ -96,4 +101,73 @@ const notAsOne = (): LancegateError =>
 /** Whatever the reason is: its own error would say that nothing was written (P6). */
 function madeUndescribed(cause: unknown): never {
   throw new LancegateError('Internal', 'the version was made, and cannot be described', { cause });
+}
+
+/** `metadata` would be lost: nothing keeps it beside the manifest. The tag of an object says nothing that its name does not. */
+const proposedFields = {
+  version: Version,
+  manifest_path: Type.String(),
+  manifest_size: Type.Optional(Count),
+  naming_scheme: Type.Optional(Type.Union([Type.Literal('V1'), Type.Literal('V2')])),
+  e_tag: Type.Optional(Type.String()),
+  metadata: Type.Optional(StringMap),
+};
+const ProposedVersion = Type.Object(proposedFields);
+
+/** The program has written the files of the version and its manifest, and the service makes it the next version. */
+export const createVersionRoute = jsonRoute(createVersion, {
+  methods: ['POST'],
+  path: '/v1/table/:id/version/create',
+  target: tableTarget,
+  action: 'CreateTableVersion',
+  summary: 'Makes what a program of Lance has written the next version of a table',
+  answers: Type.Object({ version: TableVersion, transaction_id: Type.String() }),
+  body: ProposedVersion,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const command = { table, branch, proposed: proposedManifest(body), idempotency };
+    const { listed, ...written } = await operation(command, input.scope);
+    const { transaction_id } = writeAnswer(input, written, {});
+    return { version: tableVersion(listed), transaction_id };
+  },
+});
+
+const mostEntries = 1_000;
+
+/** The specification wants all versions or none, and a version of one table is all that can be made at once. */
+export const createVersionsRoute = jsonRoute(createVersions, {
+  methods: ['POST'],
+  path: '/v1/table/version/batch-create',
+  target: noTarget,
+  action: 'CreateTableVersion',
+  summary: 'As version/create, of one table',
+  operationId: 'BatchCreateTableVersions',
+  answers: Type.Object({ versions: Type.Array(TableVersion), transaction_id: Type.Optional(Type.String()) }),
+  body: Type.Object({
+    entries: Type.Array(
+      Type.Object({ ...proposedFields, id: Type.Array(Type.String()), branch: Type.Optional(Type.String()) }),
+      { maxItems: mostEntries },
+    ),
+  }),
+  isWrite: true,
+  answer: async (operation, { body, idempotency }, input) => {
+    const commands = body.entries.map((entry) => {
+      const table = input.database.table(parseTableParts(entry.id.slice(0, -1), entry.id.at(-1) ?? ''));
+      const branch = parseBranch(entry.branch);
+      input.access.require('CreateTableVersion', { kind: 'table', table }, branch);
+      return { table, branch, proposed: proposedManifest(entry), idempotency };
+    });
+    const made = await operation(commands, input.scope);
+    if (made === undefined) return { versions: [] };
+    const { transaction_id } = writeAnswer(input, made, {});
+    return { versions: [tableVersion(made.listed)], transaction_id };
+  },
+});
+
+function proposedManifest(body: Static<typeof ProposedVersion>): Proposal {
+  if (Object.keys(body.metadata ?? {}).length > 0)
+    throw invalidInput('metadata: this service keeps none for a version');
+  const { version, manifest_path: manifestPath, manifest_size: manifestBytes, naming_scheme: naming } = body;
+  return { version, manifestPath, manifestBytes, naming };
 }

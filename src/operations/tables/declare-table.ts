@@ -1,13 +1,17 @@
+import Type from 'typebox';
 import type { AnswerOf, CreationCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { newLocation } from '../../create/table-location.ts';
+import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { Locations } from '../../engine/port/engine.ts';
-import { answeredBy } from '../../idempotency/idempotency.ts';
+import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
 import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
+import { StringMap } from '../../wire/json-body.ts';
 import type { DescribedTable } from './describe-table.ts';
 
 interface Deps {
@@ -39,3 +43,35 @@ export const declareTable =
     const describe = (record: TableRecord) => ({ ...access.describe(record, undefined), isManaged: managesVersions });
     return describe(await catalog.declareTable(table, chosen, properties, answeredBy(answered, describe)));
   };
+
+const DeclareBody = Type.Object({ location: Type.Optional(Type.String()), properties: Type.Optional(StringMap) });
+
+const DeclaredTable = Type.Object({
+  location: Type.String(),
+  storage_options: StringMap,
+  properties: StringMap,
+  managed_versioning: Type.Optional(Type.Boolean()),
+});
+
+export const declareTableRoute = jsonRoute(answeredOnce('declare_table', declareTable), {
+  methods: ['POST'],
+  path: '/v1/table/:id/declare',
+  target: tableTarget,
+  needsOwner: true,
+  makesTable: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'DeclareTable',
+  summary: 'Reserves the name of a table that has no rows yet',
+  answers: DeclaredTable,
+  body: DeclareBody,
+  answer: async (operation, { target: table, body: { location, properties = {} }, idempotency }, input) => {
+    const command = { table, location, properties, idempotency };
+    const declared = onceAnswer(input, await operation(command, input.scope));
+    return {
+      location: declared.location,
+      storage_options: declared.storageOptions,
+      properties: declared.properties,
+      ...(declared.isManaged && { managed_versioning: true }),
+    };
+  },
+});

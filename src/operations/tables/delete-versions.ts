@@ -1,9 +1,14 @@
+import Type from 'typebox';
+import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { VersionRange } from '../../engine/port/upkeep.ts';
+import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { notTheFirstUpkeep } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { MaintenanceScheduler } from '../../maintenance/scheduler.ts';
 import type { TableAccess } from '../../table/table-access.ts';
+import { Count } from '../../wire/json-body.ts';
 
 interface DeleteVersionsCommand {
   readonly table: TableRef;
@@ -16,7 +21,7 @@ interface DeleteVersionsCommand {
  * retention has ended. What pruning would leave there at any age stays and does not count: the newest version, one with a tag, one
  * that a branch starts from, and those that an index is being built from. Returns how many it removed.
  */
-export const deleteVersions =
+const deleteVersions =
   ({ access, maintenance }: { access: TableAccess; maintenance: MaintenanceScheduler }) =>
   async ({ table, branch, ranges }: DeleteVersionsCommand, { signal }: RequestScope): Promise<number> => {
     const record = await access.findCreated(table);
@@ -27,3 +32,32 @@ export const deleteVersions =
     if (report === undefined) await access.requireUnchanged(record);
     return report?.removedVersions ?? 0;
   };
+
+/** More are refused; ranges that meet can be given as one. */
+const mostRanges = 1_000;
+
+/** `end_version` is not in the range; -1 leaves it open. */
+const Range = Type.Object({ start_version: Type.Integer({ minimum: 0 }), end_version: Type.Integer({ minimum: -1 }) });
+
+/** The specification has records of versions, apart from the table's files; here a version goes with its files. */
+export const deleteVersionsRoute = jsonRoute(answeredOnce('delete_versions', deleteVersions), {
+  methods: ['POST'],
+  path: '/v1/table/:id/version/delete',
+  target: tableTarget,
+  needsOwner: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'BatchDeleteTableVersions',
+  summary: 'Removes versions of a table that nothing needs, before their retention ends',
+  answers: Type.Object({ deleted_count: Count }),
+  body: Type.Object({ ranges: Type.Array(Range, { maxItems: mostRanges }) }),
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const ranges = body.ranges.map(({ start_version: from, end_version: end }) => ({
+      from,
+      before: end === -1 ? Number.POSITIVE_INFINITY : end,
+    }));
+    const deletedVersions = onceAnswer(input, await operation({ table, branch, ranges, idempotency }, input.scope));
+    input.context.note({ deletedVersions });
+    return { deleted_count: deletedVersions };
+  },
+});

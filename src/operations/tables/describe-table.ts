@@ -1,17 +1,20 @@
-/** What a client can ask about a table: its description, whether it exists, its statistics and how many rows it has. */
+/** What a client can ask about a table: its description, and whether it exists. */
+import Type from 'typebox';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { Snapshot, TableStatistics } from '../../engine/port/dataset.ts';
-import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import { jsonRoute } from '../../endpoint/json-route.ts';
+import { emptyAnswer, tableTarget, visibleTo } from '../../endpoint/route.ts';
+import type { Snapshot } from '../../engine/port/dataset.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Queries } from '../../query/protocol.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import { Count, StringMap, Version } from '../../wire/json-body.ts';
+import { Flag, readFlag } from '../../wire/query-parameters.ts';
 import { findTag } from '../tags.ts';
 import type { Visible } from '../visible-page.ts';
-import { type ReadTarget, readInReader } from './query-table.ts';
+import { lanceSchemaJson } from './lance-schema-json.ts';
+import type { ReadTarget } from './query-table.ts';
 
-interface Deps {
+export interface Deps {
   readonly access: TableAccess;
 }
 
@@ -61,7 +64,7 @@ async function versionWithSchema(dataset: Snapshot): Promise<{ readonly version:
 }
 
 /** Resolves for a table that exists, declared-only ones included if `version` is undefined; else `TableNotFound`. */
-export const tableExists =
+const tableExists =
   ({ access }: Deps) =>
   async ({ table, version }: Omit<ReadTarget, 'branch'>): Promise<void> => {
     const record = await access.find(table);
@@ -76,25 +79,93 @@ const isOnlyDeclared = (
   what: string,
 ): LancegateError => new LancegateError(kind, `table '${showTable(table)}' is only declared and has no ${what}`);
 
-/** Sizes of the newest version of a branch. */
-export const tableStatistics =
-  ({ access }: Deps) =>
-  async ({ table, branch }: Omit<ReadTarget, 'version'>): Promise<TableStatistics> => {
-    const record = await access.findCreated(table);
-    return access.read(record, branch, undefined, (dataset) => dataset.statistics());
-  };
+const DescribeBody = Type.Object({
+  version: Type.Optional(Version),
+  tag: Type.Optional(Type.String()),
+  with_table_uri: Type.Optional(Type.Boolean()),
+});
 
-interface CountRowsCommand extends ReadTarget {
-  readonly predicate: CheckedSql | undefined;
-}
+const DescribeAnswer = Type.Object({
+  table: Type.String(),
+  namespace: Type.Array(Type.String()),
+  location: Type.String(),
+  properties: StringMap,
+  storage_options: StringMap,
+  is_only_declared: Type.Boolean(),
+  managed_versioning: Type.Optional(Type.Boolean()),
+  version: Type.Optional(Version),
+  schema: Type.Optional(
+    Type.Object({
+      fields: Type.Array(
+        Type.Object({
+          name: Type.String(),
+          type: Type.Object({
+            type: Type.String(),
+            fields: Type.Optional(Type.Array(Type.Unknown({ description: 'As the fields of the schema.' }))),
+            length: Type.Optional(Count),
+          }),
+          nullable: Type.Boolean(),
+          metadata: Type.Optional(StringMap),
+        }),
+      ),
+      metadata: Type.Optional(StringMap),
+    }),
+  ),
+  table_uri: Type.Optional(Type.String()),
+});
 
-/** The manifest has the count of all rows; a predicate runs in a reader (P12). */
-export const countRows =
-  ({ access, queries }: Deps & { readonly queries: Queries }) =>
-  async ({ predicate, ...target }: CountRowsCommand, scope: RequestScope): Promise<number> => {
-    if (predicate !== undefined) {
-      return readInReader(access, target, (reading) => queries.count(reading, predicate, scope));
-    }
-    const record = await access.findCreated(target.table);
-    return access.read(record, target.branch, target.version, (dataset) => dataset.countRows());
-  };
+/**
+ * The LanceDB SDKs need version and schema and never ask for them, so they are in every answer. A table that is only
+ * declared must have neither: by that clients tell it apart. `load_detailed_metadata` and `check_declared` thus change
+ * nothing; generated clients send their defaults in the body beside other values in the query, which win.
+ */
+export const describeTableRoute = jsonRoute(describeTable, {
+  methods: ['POST'],
+  path: '/v1/table/:id/describe',
+  target: tableTarget,
+  action: 'DescribeTable',
+  summary: 'Shows the schema, version and location of a table',
+  query: { with_table_uri: Flag },
+  answers: DescribeAnswer,
+  body: DescribeBody,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body: { version, tag, with_table_uri } }, input) => {
+    const withUri = readFlag(input.query, 'with_table_uri') ?? with_table_uri ?? false;
+    const visible = visibleTo(input.access, table);
+    const description = await operation({
+      table,
+      branch,
+      version,
+      tag: tag === undefined ? undefined : { name: tag, visible },
+    });
+    return {
+      ...describe({ ...description, table: input.database.shown(description.table) }),
+      ...(description.isManaged && { managed_versioning: true }),
+      ...(withUri && { table_uri: description.location }),
+    };
+  },
+});
+
+const describe = ({ table, location, properties, storageOptions, created }: TableDescription) => ({
+  table: table.name,
+  namespace: table.namespace,
+  location,
+  properties,
+  storage_options: storageOptions,
+  is_only_declared: created === undefined,
+  ...(created === undefined ? {} : { version: created.version, schema: lanceSchemaJson(created.schema) }),
+});
+
+const ExistsBody = Type.Object({ version: Type.Optional(Version) });
+
+export const tableExistsRoute = jsonRoute(tableExists, {
+  methods: ['POST'],
+  path: '/v1/table/:id/exists',
+  target: tableTarget,
+  action: 'TableExists',
+  summary: 'Says whether a table exists',
+  answers: undefined,
+  body: ExistsBody,
+  answer: (operation, { target: table, body: { version } }) => operation({ table, version }),
+  render: () => emptyAnswer,
+});

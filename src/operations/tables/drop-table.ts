@@ -1,6 +1,9 @@
+import Type from 'typebox';
 import type { AnswerOf, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
-import { answeredBy } from '../../idempotency/idempotency.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { type RouteInput, tableTarget } from '../../endpoint/route.ts';
+import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -8,6 +11,7 @@ import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import { StringMap } from '../../wire/json-body.ts';
 
 interface RemovalDeps {
   readonly catalog: TableCatalog;
@@ -58,4 +62,48 @@ async function remove(
   } finally {
     leave();
   }
+}
+
+const GoneTable = Type.Object({
+  id: Type.Array(Type.String()),
+  location: Type.Optional(Type.String()),
+  properties: StringMap,
+});
+
+export const dropTableRoute = jsonRoute(answeredOnce('drop_table', dropTable), {
+  methods: ['POST'],
+  path: '/v1/table/:id/drop',
+  target: tableTarget,
+  needsOwner: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'DropTable',
+  summary: 'Drops a table and its files',
+  answers: GoneTable,
+  body: Nothing,
+  answer: async (operation, { target: table, idempotency }, input) =>
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input),
+});
+
+export const deregisterTableRoute = jsonRoute(answeredOnce('deregister_table', deregisterTable), {
+  methods: ['POST'],
+  path: '/v1/table/:id/deregister',
+  target: tableTarget,
+  needsOwner: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'DeregisterTable',
+  summary: 'Forgets a table, and leaves its files',
+  answers: GoneTable,
+  body: Nothing,
+  answer: async (operation, { target: table, idempotency }, input) =>
+    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input),
+});
+
+/** What it was like is for those who may describe it. */
+function goneTable({ table, location, properties }: TableDescription, { access, database }: RouteInput) {
+  const isShown = access.allows('DescribeTable', { kind: 'table', table });
+  return {
+    id: tableTarget.parts(table, database),
+    ...(isShown && { location }),
+    properties: isShown ? properties : {},
+  };
 }

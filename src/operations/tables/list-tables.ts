@@ -1,6 +1,11 @@
+import Type from 'typebox';
 import type { TableCatalog } from '../../catalog/port.ts';
-import type { NamespacePath, TableRef } from '../../kernel/ids.ts';
-import { type Listing, type Page, type Visible, visiblePage } from '../visible-page.ts';
+import { jsonRoute, Nothing } from '../../endpoint/json-route.ts';
+import { namespaceTarget, type RouteInput, rootTarget } from '../../endpoint/route.ts';
+import { type NamespacePath, showTable, type TableRef } from '../../kernel/ids.ts';
+import { nextPage, pageFields } from '../../wire/json-body.ts';
+import { Flag, type Page, readFlag, readPage } from '../../wire/query-parameters.ts';
+import { type Listing, type Visible, visiblePage } from '../visible-page.ts';
 
 interface ListTablesCommand {
   /** `below`: also the tables of all namespaces in it. */
@@ -11,7 +16,7 @@ interface ListTablesCommand {
 }
 
 /** The tables directly in one namespace, or all, by name. `NamespaceNotFound`. */
-export const listTables =
+const listTables =
   ({ catalog }: { catalog: TableCatalog }) =>
   async ({ namespace, page, includeDeclared, visible }: ListTablesCommand): Promise<Listing<TableRef>> => {
     const { items, next } = await visiblePage(
@@ -25,3 +30,49 @@ export const listTables =
     );
     return { items: items.map(({ ref }) => ref), next };
   };
+
+const TableNames = Type.Object({ tables: Type.Array(Type.String()), ...nextPage });
+
+const listingParameters = { ...pageFields, include_declared: Flag };
+
+const readListing = ({ query, access }: RouteInput<keyof typeof listingParameters>) => ({
+  page: readPage(query),
+  includeDeclared: readFlag(query, 'include_declared') ?? true,
+  visible: (table: TableRef): boolean => access.allows('DescribeTable', { kind: 'table', table }),
+});
+
+export const listTablesRoute = jsonRoute(listTables, {
+  methods: ['GET'],
+  path: '/v1/namespace/:id/table/list',
+  target: namespaceTarget,
+  action: 'ListTables',
+  summary: 'Lists the tables of a namespace',
+  query: listingParameters,
+  answers: TableNames,
+  body: Nothing,
+  answer: async (operation, { target: namespace }, input) => {
+    if (namespace.length === 0) input.database.requireNamed();
+    const { items, next } = await operation({ namespace, ...readListing(input) });
+    return { tables: items.map(({ name }) => name), page_token: next };
+  },
+});
+
+/** With a trailing slash it is the LanceDB SDK, which means the root's own tables; without, all tables by full id. */
+export const listAllTablesRoute = jsonRoute(listTables, {
+  methods: ['GET'],
+  path: '/v1/table',
+  target: rootTarget,
+  action: 'ListTables',
+  summary: 'Lists all tables, by their full identifiers',
+  operationId: 'ListAllTables',
+  query: listingParameters,
+  answers: TableNames,
+  body: Nothing,
+  answer: async (operation, { target: root, delimiter }, input) => {
+    const { database, hasTrailingSlash } = input;
+    if (hasTrailingSlash) database.requireNamed();
+    const namespace = hasTrailingSlash ? root : { below: root };
+    const { items, next } = await operation({ namespace, ...readListing(input) });
+    return { tables: items.map((table) => showTable(database.shown(table), delimiter)), page_token: next };
+  },
+});

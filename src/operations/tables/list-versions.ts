@@ -1,10 +1,15 @@
+import Type from 'typebox';
 import type { TableRecord } from '../../catalog/port.ts';
+import { jsonRoute } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { StoredVersion } from '../../engine/port/dataset.ts';
 import type { Locations } from '../../engine/port/engine.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import { requireCreated, type TableAccess } from '../../table/table-access.ts';
-import type { Listing, Page } from '../visible-page.ts';
+import { Count, nextPage, pageFields, StringMap, Version } from '../../wire/json-body.ts';
+import { Flag, type Page, readFlag, readPage } from '../../wire/query-parameters.ts';
+import type { Listing } from '../visible-page.ts';
 
 interface ListVersionsCommand {
   readonly table: TableRef;
@@ -23,7 +28,7 @@ export interface ListedVersion {
 }
 
 /** The versions of a branch that can still be read. Reads one manifest for each that it lists, so a page costs the same in a long history. */
-export const listVersions =
+const listVersions =
   ({ access, engine }: { access: TableAccess; engine: Locations }) =>
   async ({ table, branch, page, order }: ListVersionsCommand): Promise<Listing<ListedVersion>> => {
     const after = page.after === undefined ? undefined : versionOf(page.after);
@@ -69,3 +74,64 @@ function versionOf(token: string): number {
   if (/^\d{1,15}$/.test(token)) return Number(token);
   throw invalidInput('page_token: it is not one that a listing of versions returned');
 }
+
+const ListBody = Type.Object({ descending: Type.Optional(Type.Boolean()), ...pageFields });
+
+export const TableVersion = Type.Object({
+  version: Version,
+  timestamp_millis: Count,
+  /** The LanceDB SDKs up to 0.36 require this and `metadata`. */
+  timestamp: Type.String({ format: 'date-time' }),
+  metadata: StringMap,
+  manifest_path: Type.String(),
+  manifest_size: Type.Optional(Count),
+  e_tag: Type.Optional(Type.String()),
+});
+const Versions = Type.Object({ versions: Type.Array(TableVersion), ...nextPage });
+
+/**
+ * Newest first, unless `descending=false`. The LanceDB SDKs ask without a limit, follow no token and expect the newest version
+ * last: they get the newest page in that order.
+ */
+export const listVersionsRoute = jsonRoute(listVersions, {
+  methods: ['POST'],
+  path: '/v1/table/:id/version/list',
+  target: tableTarget,
+  action: 'ListTableVersions',
+  summary: 'Lists the versions of a table',
+  query: { ...pageFields, descending: Flag },
+  answers: Versions,
+  body: ListBody,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body }, { query, hasTrailingSlash }) => {
+    const descending = readFlag(query, 'descending') ?? body.descending;
+    const order = descending === false ? 'ascending' : 'descending';
+    const { items, next } = await operation({ table, branch, page: readPage(query, body), order });
+    const shown = hasTrailingSlash && descending === undefined ? items.toReversed() : items;
+    return { versions: shown.map(tableVersion), page_token: next };
+  },
+});
+
+export const describeVersionRoute = jsonRoute(describeVersion, {
+  methods: ['POST'],
+  path: '/v1/table/:id/version/describe',
+  target: tableTarget,
+  action: 'DescribeTableVersion',
+  summary: 'Shows one version of a table',
+  answers: Type.Object({ version: TableVersion }),
+  body: Type.Object({ version: Type.Optional(Version) }),
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body: { version } }) => ({
+    version: tableVersion(await operation({ table, branch, version })),
+  }),
+});
+
+export const tableVersion = ({ version, committedAtMs, manifestPath, manifestBytes, manifestTag }: ListedVersion) => ({
+  version,
+  timestamp_millis: committedAtMs,
+  timestamp: new Date(committedAtMs).toISOString(),
+  metadata: {},
+  manifest_path: manifestPath,
+  manifest_size: manifestBytes,
+  e_tag: manifestTag,
+});

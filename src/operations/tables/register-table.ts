@@ -8,6 +8,7 @@
  * If the location's text shows that rights are missing, the answer is `PermissionDenied`. If only the catalog or the storage
  * shows it, the answer is that of an empty location, so that neither an answer nor its time shows which locations exist (P9).
  */
+import Type from 'typebox';
 import type {
   Adoption,
   AnswerOf,
@@ -18,8 +19,10 @@ import type {
 } from '../../catalog/port.ts';
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-location.ts';
+import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
 import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
-import { answeredBy } from '../../idempotency/idempotency.ts';
+import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -29,6 +32,8 @@ import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
+import { choiceOf, parseChoice } from '../../wire/choices.ts';
+import { StringMap } from '../../wire/json-body.ts';
 import type { Visible } from '../visible-page.ts';
 
 interface Deps {
@@ -42,7 +47,7 @@ interface Deps {
 }
 
 /** An owner of a location: a table that has it or had it, or the namespace whose folder holds it. */
-export type LocationOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
+type LocationOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
 
 interface RegisterTableCommand {
   readonly table: TableRef;
@@ -166,3 +171,44 @@ const nothingThere = (cause?: unknown): LancegateError =>
 
 const notAllowedAt = (location: Location): LancegateError =>
   new LancegateError('PermissionDenied', `RegisterTable at the location '${location}' is not allowed`);
+
+const registerModes = ['create', 'overwrite'] as const;
+
+const RegisterBody = Type.Object({
+  location: Type.String(),
+  mode: choiceOf(registerModes),
+  properties: Type.Optional(StringMap),
+});
+
+const PlacedTable = Type.Object({ location: Type.String(), properties: StringMap });
+
+export const registerTableRoute = jsonRoute(answeredOnce('register_table', registerTable), {
+  methods: ['POST'],
+  path: '/v1/table/:id/register',
+  target: tableTarget,
+  needsOwner: true,
+  makesTable: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'RegisterTable',
+  summary: 'Gives a name to a table that is there already',
+  answers: PlacedTable,
+  body: RegisterBody,
+  audit: ({ mode, location }) => ({ mode: parseChoice(mode, 'mode', registerModes), location }),
+  furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const { access } = input;
+    const command = {
+      table,
+      location: body.location,
+      mode: parseChoice(body.mode, 'mode', registerModes),
+      properties: body.properties ?? {},
+      idempotency,
+      mayAdopt: (owner: LocationOwner) =>
+        'table' in owner
+          ? access.needs('RegisterTable', { kind: 'table', table: owner.table })
+          : access.needs('RegisterTable', { kind: 'namespace', path: owner.namespace }),
+    };
+    const { location, properties } = onceAnswer(input, await operation(command, input.scope));
+    return { location, properties };
+  },
+});

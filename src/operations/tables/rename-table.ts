@@ -1,5 +1,9 @@
+import Type from 'typebox';
+import { resourceUid } from '../../auth/policy/cedar-policy.ts';
 import type { AnswerOf, TableCatalog } from '../../catalog/port.ts';
-import { answeredBy } from '../../idempotency/idempotency.ts';
+import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
+import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -7,6 +11,7 @@ import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
+import { parseTableParts } from '../../wire/identifiers.ts';
 
 interface Deps {
   readonly catalog: TableCatalog;
@@ -42,3 +47,31 @@ export const renameTable =
       leave();
     }
   };
+
+const RenameBody = Type.Object({
+  new_table_name: Type.String(),
+  new_namespace_id: Type.Optional(Type.Array(Type.String())),
+  new_namespace: Type.Optional(Type.Array(Type.String())),
+});
+
+/** Needs the right on both names. The LanceDB SDKs spell the field of the namespace in another way. */
+export const renameTableRoute = jsonRoute(answeredOnce('rename_table', renameTable), {
+  methods: ['POST'],
+  path: '/v1/table/:id/rename',
+  target: tableTarget,
+  needsOwner: true,
+  keyedBy: 'Idempotency-Key',
+  action: 'RenameTable',
+  summary: 'Renames a table, or moves it to another namespace',
+  answers: Nothing,
+  body: RenameBody,
+  answer: async (operation, { target: table, body, idempotency }, input) => {
+    const { access, context, database } = input;
+    const namespace = body.new_namespace_id ?? body.new_namespace ?? database.shownNamespace(table.namespace);
+    const to = database.table(parseTableParts(namespace, body.new_table_name));
+    context.note({ newTable: resourceUid({ kind: 'table', table: to }).id });
+    access.require('RenameTable', { kind: 'table', table: to });
+    onceAnswer(input, await operation({ table, to, idempotency }, input.scope));
+    return {};
+  },
+});

@@ -2,8 +2,16 @@
  * Several operations on a table branch as one commit: all of them are in one version, or nothing is written (P1). They are applied in
  * their order in one shadow, each to the rows and columns that those before it leave.
  */
+import Type from 'typebox';
 import type { Schema } from '../../arrow/schema/schema.ts';
+import type { Action, Resource } from '../../auth/policy/actions.ts';
 import { type ChangeDeps, submitChange } from '../../change/submit-change.ts';
+import { contentDecoder } from '../../endpoint/body/content-decoder.ts';
+import { boundaryOf } from '../../endpoint/body/multipart.ts';
+import { ArrowStream, commonParameters } from '../../endpoint/description.ts';
+import { headerText } from '../../endpoint/header-text.ts';
+import { writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
+import { jsonAnswer, type Offer, queryBranch, type RouteInput, tableTarget } from '../../endpoint/route.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
 import type { Idempotency, Keyed, Replayable } from '../../idempotency/idempotency.ts';
@@ -12,8 +20,12 @@ import type { TransactionId } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../../wire/identifiers.ts';
+import { Count } from '../../wire/json-body.ts';
+import { kindOf, OperationBody, operationActions } from './operation-kinds.ts';
 import { PlannedOperation } from './operation-step.ts';
-import { sourceOf, type TransactCommand } from './transact-command.ts';
+import { TransactBody } from './transact-body.ts';
+import { type NamedOperation, sourceOf, type TransactCommand } from './transact-command.ts';
 
 type TransactDeps = ChangeDeps & {
   readonly idempotency: Idempotency;
@@ -35,7 +47,7 @@ interface TransactResult extends MergeTotals {
 
 const nothing: MergeTotals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
 
-export const transact =
+const transact =
   ({ idempotency, ...deps }: TransactDeps) =>
   async (command: TransactCommand, scope: RequestScope): Promise<Replayable<TransactResult>> => {
     const { each = [], ...result } = await idempotency.once('transact', command, scope, (keyed) =>
@@ -92,3 +104,96 @@ async function receive(
   if (lacking === undefined) return;
   throw invalidInput(`operation ${lacking.name}: the body has no source ${sourceOf(lacking.does)}`);
 }
+
+/** Parts of any names. */
+const FormOfOperations = Type.Unsafe<unknown>({
+  type: 'object',
+  additionalProperties: Type.Union([OperationBody, ArrowStream]),
+});
+
+const Applied = Type.Object({
+  ...writtenFields,
+  operations: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      operation: Type.String(),
+      num_inserted_rows: Count,
+      num_updated_rows: Count,
+      num_deleted_rows: Count,
+    }),
+  ),
+});
+
+/**
+ * Several operations as one commit. The parts of the body that describe them come first, so the policy has decided on all of them
+ * before a source is read.
+ */
+export const transactRoute: Offer<typeof transact> = {
+  make: transact,
+  routeTo: (operation) => ({
+    methods: ['POST'],
+    path: '/v1/table/:id/transact',
+    isWrite: true,
+    description: {
+      operationId: 'TransactTable',
+      summary: 'Applies several operations as one version, or none',
+      parameters: commonParameters(true),
+      bodies: { 'multipart/form-data': FormOfOperations },
+      answers: Applied,
+      takesKey: true,
+    },
+    prepare(input) {
+      const { query, headers, scope } = input;
+      const table = tableTarget.parse(input.id, readDelimiter(query), input.database);
+      const branch = queryBranch(input);
+      const resource = { kind: 'table', table } as const;
+      requireOneOf(input, resource, branch);
+      const boundary = boundaryOf(headers['content-type']);
+      contentDecoder(headers['content-encoding']);
+      const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
+      return {
+        body: 'arrow-whole',
+        table,
+        owned: table,
+        answer: async (upload) => {
+          const parts = upload.parts(boundary);
+          const body = new TransactBody(parts, key !== undefined);
+          try {
+            const operations = await body.operations(input);
+            for (const action of actionsOf(operations)) input.access.require(action, resource, branch);
+            input.context.note({ mode: [...new Set(operations.map(({ does }) => does.kind))].join('+') });
+            const source = body.sources(operations);
+            const idempotency = key && { key, bodyDigest: () => body.digest(source) };
+            const result = await operation({ table, branch, operations, source, idempotency }, scope);
+            return jsonAnswer(writeAnswer(input, result, { operations: result.operations.map(shown) }));
+          } finally {
+            body.close();
+          }
+        },
+      };
+    },
+  }),
+};
+
+const shown = (each: Awaited<ReturnType<ReturnType<typeof transact>>>['operations'][number]) => ({
+  name: each.name,
+  operation: each.operation,
+  num_inserted_rows: each.numInsertedRows,
+  num_updated_rows: each.numUpdatedRows,
+  num_deleted_rows: each.numDeletedRows,
+});
+
+/** Who may do none of the operations is refused before a byte of the body is read. */
+function requireOneOf({ access }: RouteInput, resource: Resource, branch: ReturnType<typeof queryBranch>): void {
+  if (operationActions.some((action) => access.allows(action, resource, branch))) return;
+  access.require('MergeInsertIntoTable', resource, branch);
+}
+
+const actionsOf = (operations: readonly NamedOperation[]): ReadonlySet<Action> =>
+  new Set(
+    operations.flatMap(({ does }): Action[] => {
+      const { action } = kindOf(does);
+      const deletes = does.kind === 'merge_insert' && does.flags.whenNotMatchedBySourceDelete !== false;
+      return deletes ? [action, 'DeleteFromTableBySource'] : [action];
+    }),
+  );

@@ -5,7 +5,7 @@ import { fitRows, nullBytesPerRow } from '../../arrow/column/fitted-rows.ts';
 import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkSourceFits } from '../../arrow/schema/schema-rules.ts';
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
-import type { ComputedStep, FiledStep, StepTotals } from '../../change/change-request.ts';
+import type { ComputedStep, StepTotals } from '../../change/change-request.ts';
 import type { ChangeLimits } from '../../engine/port/change.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { Shadow } from '../../engine/port/shadow.ts';
@@ -19,13 +19,7 @@ import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { requireFewNested, requireFit } from '../../merge/request.ts';
 import { readSourceKeys } from '../../merge/source-keys.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
-import { additionOf } from '../columns/add-columns.ts';
-import { alterationOf } from '../columns/alter-columns.ts';
-import type { CheckedColumnStep } from '../columns/change-columns.ts';
-import { removalOf } from '../columns/drop-columns.ts';
-import { metadataChangeOf } from '../columns/update-field-metadata.ts';
-import { deletion } from '../rows/delete-rows.ts';
-import { updateOf } from '../rows/update-rows.ts';
+import { kindOf } from './operation-kinds.ts';
 import { type NamedOperation, ofOperation, sourceOf, type TransactOperation } from './transact-command.ts';
 
 interface StepDeps {
@@ -33,21 +27,6 @@ interface StepDeps {
   readonly keyHasher: KeyHasher;
   readonly branch: BranchName | undefined;
   readonly scope: RequestScope;
-}
-
-function keepsColumns({ kind }: TransactOperation): boolean {
-  switch (kind) {
-    case 'insert':
-    case 'merge_insert':
-    case 'update':
-    case 'delete':
-      return true;
-    case 'add_columns':
-    case 'alter_columns':
-    case 'drop_columns':
-    case 'update_field_metadata':
-      return false;
-  }
 }
 
 /** Keys that were read of a source for a table with these columns. */
@@ -70,7 +49,7 @@ export class PlannedOperation implements ComputedStep {
   }
 
   get changesRowsOnly(): boolean {
-    return keepsColumns(this.operation.does);
+    return kindOf(this.operation.does).changesRowsOnly;
   }
 
   get lacksSource(): boolean {
@@ -94,7 +73,7 @@ export class PlannedOperation implements ComputedStep {
       const { does } = this.operation;
       if (does.kind === 'merge_insert') this.#ready = await this.#readyMerge(does, found);
       else if (does.kind === 'insert') this.#fitting(does, found);
-      else stepOf(does, this.#chunk, found.schema);
+      else kindOf(does).stepOf?.(does, this.#chunk, found.schema);
     });
   }
 
@@ -104,8 +83,8 @@ export class PlannedOperation implements ComputedStep {
       const found = await shadow.columns();
       if (does.kind === 'insert') return this.#insert(shadow, this.#fitting(does, found), limits);
       if (does.kind === 'merge_insert') return this.#merge(shadow, does, found);
-      const { step, file } = stepOf(does, this.#chunk, found.schema);
-      return shadow.change(step, file, limits);
+      const filed = kindOf(does).stepOf?.(does, this.#chunk, found.schema);
+      return filed === undefined ? nothing : shadow.change(filed.step, filed.file, limits);
     });
   }
 
@@ -155,34 +134,11 @@ export class PlannedOperation implements ComputedStep {
 }
 
 type MergeOperation = Extract<TransactOperation, { kind: 'merge_insert' }>;
-type StepOperation = Exclude<TransactOperation, { kind: 'insert' | 'merge_insert' }>;
 
 const nothing: StepTotals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
 
 /** For columns that operations before it add, no memory was reserved. */
 const mostNullBytes = 16 * 2 ** 20;
-
-function stepOf(does: StepOperation, source: IpcChunk | undefined, schema: Schema): FiledStep {
-  switch (does.kind) {
-    case 'update':
-      return updateOf(does, schema);
-    case 'delete':
-      return deletion(does.predicate);
-    case 'add_columns':
-      return checked(additionOf('source' in does ? source! : does.columns), schema);
-    case 'alter_columns':
-      return checked(alterationOf(does.alterations), schema);
-    case 'drop_columns':
-      return checked(removalOf(does.columns), schema);
-    case 'update_field_metadata':
-      return checked(metadataChangeOf(does.updates), schema);
-  }
-}
-
-function checked({ step, check }: CheckedColumnStep, schema: Schema): FiledStep {
-  check(schema);
-  return step;
-}
 
 function requireSourceFits(does: TransactOperation, source: Schema, table: Schema): void {
   if (does.kind === 'merge_insert') requireFit(source, table, does);

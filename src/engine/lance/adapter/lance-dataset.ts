@@ -2,13 +2,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { hasTransactionOn, transactionFacts } from '../../../lance-format/transaction/transaction.ts';
-import {
-  type ChangeLimits,
-  type ChangeStep,
-  keepsColumns,
-  type ManifestChange,
-  runsInReader,
-} from '../../port/change.ts';
+import { type ChangeLimits, type ChangeStep, factsOf, type ManifestChange } from '../../port/change.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
@@ -59,7 +53,8 @@ import { StoredIndexes } from './stored-indexes.ts';
 import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
 import { enginePage, mirroredPage, storedPage } from './version-pages.ts';
 
-const columnsAfter = (step: ChangeStep): ColumnsAfter => (keepsColumns(step) ? 'same columns' : 'other columns');
+const columnsAfter = (step: ChangeStep): ColumnsAfter =>
+  factsOf(step).keepsColumns ? 'same columns' : 'other columns';
 
 /** The engine has no fence of its own: to restore the newest version takes the number, too, and no commit of its own follows that. */
 const byEngine = (change: ManifestChange, version: number): ManifestChange =>
@@ -115,7 +110,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     const run = async (): Promise<MergeCounts> => {
       this.head.requireWritable();
       const version = await this.head.version();
-      if (this.#changeInReader !== undefined && runsInReader(step)) {
+      if (this.#changeInReader !== undefined && factsOf(step).runsInReader) {
         const counts = await this.#changeInReader({ lineage: this.lineage, version, step, file, ...limits });
         this.head.committedElsewhere(counts.version, columnsAfter(step));
         return counts;

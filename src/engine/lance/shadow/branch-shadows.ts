@@ -11,7 +11,7 @@ import {
   type VersionIdentity,
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import { type ChangeLimits, type ChangeStep, keepsColumns, runsInReader, type UpdateStep } from '../../port/change.ts';
+import { type ChangeLimits, type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
@@ -191,8 +191,8 @@ class LocalShadow implements Shadow {
   #change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
     const { changeInReader } = this.#parts;
     const { call, filter } = callOf(step);
-    if (!keepsColumns(step)) this.#columns = 'other columns';
-    if (changeInReader === undefined || !runsInReader(step)) {
+    if (!factsOf(step).keepsColumns) this.#columns = 'other columns';
+    if (changeInReader === undefined || !factsOf(step).runsInReader) {
       return this.#step(call, async () => runStep(await this.#folder.table(), step, file, limits.timeoutMs), filter);
     }
     const { lineage, newestVersion: version } = this.#folder;

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
-import { jsonDescription } from '../../openapi/description.ts';
-import { jsonAnswer, type Route } from '../../route.ts';
+import { jsonDescription } from '../../../endpoint/description.ts';
+import { jsonAnswer, type Route } from '../../../endpoint/route.ts';
 
 const Configuration = Type.Object({
   settings: Type.Array(

@@ -1,5 +1,5 @@
+import type { Route } from '../../../endpoint/route.ts';
 import type { Metrics } from '../../../telemetry/metrics.ts';
-import type { Route } from '../../route.ts';
 
 /** Outside the base path, beside the health checks. */
 export const metricsRoute = (metrics: Pick<Metrics, 'render'>): Route => ({

@@ -1,8 +1,18 @@
 import Type from 'typebox';
-import { tableStatistics } from '../../operations/tables/describe-table.ts';
+import { jsonRoute, Nothing } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
+import type { TableStatistics } from '../../engine/port/dataset.ts';
 import { Count } from '../../wire/json-body.ts';
-import { jsonRoute, Nothing } from '../json-route.ts';
-import { tableTarget } from '../route.ts';
+import type { Deps } from './describe-table.ts';
+import type { ReadTarget } from './query-table.ts';
+
+/** Sizes of the newest version of a branch. */
+const tableStatistics =
+  ({ access }: Deps) =>
+  async ({ table, branch }: Omit<ReadTarget, 'version'>): Promise<TableStatistics> => {
+    const record = await access.findCreated(table);
+    return access.read(record, branch, undefined, (dataset) => dataset.statistics());
+  };
 
 const Statistics = Type.Object({
   total_bytes: Count,

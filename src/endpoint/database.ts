@@ -62,7 +62,7 @@ export class Database {
   }
 }
 
-export type DatabaseMode = 'off' | 'auto' | 'required';
+type DatabaseMode = 'off' | 'auto' | 'required';
 
 /** `isDatabase`: whether the root has a namespace of this name, or had one. Never false again once it was true. */
 type IsDatabase = (name: ObjectName) => Promise<boolean>;

@@ -1,17 +1,15 @@
 import Type from 'typebox';
 import type { CreateTableCommand } from '../create/create-command.ts';
+import { createTable } from '../create/request.ts';
+import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
+import { refuseBranch } from '../endpoint/route.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
-import { parseJson } from './json-body.ts';
-import type { QueryOf } from './query-parameters.ts';
+import { choiceOf, createModes, parseChoice } from '../wire/choices.ts';
+import { parseJson, StringMap, Version } from '../wire/json-body.ts';
+import type { QueryOf } from '../wire/query-parameters.ts';
 
 type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions'>;
-
-/** One of a few words. Texts in other cases and in quotes are taken too (`parseChoice`), so the words are no closed list. */
-export const choiceOf = (choices: readonly string[]) =>
-  Type.Optional(Type.String({ description: `One of ${choices.join(', ')}; the first, if absent.`, examples: choices }));
-
-export const createModes = ['create', 'exist_ok', 'overwrite'] as const;
 
 const JsonMap = Type.Optional(
   Type.String({
@@ -21,40 +19,13 @@ const JsonMap = Type.Optional(
   }),
 );
 
-export const createParameters = { mode: choiceOf(createModes), properties: JsonMap, storage_options: JsonMap };
+const createParameters = { mode: choiceOf(createModes), properties: JsonMap, storage_options: JsonMap };
 
 export const readCreateParameters = (query: QueryOf<keyof typeof createParameters>): CreateParameters => ({
   mode: query.one('mode', (text) => parseChoice(text ?? '', 'mode', createModes)) ?? 'create',
   properties: readProperties(query, 'properties'),
   storageOptions: checkStorageOptions(readProperties(query, 'storage_options') ?? {}),
 });
-
-export const registerModes = ['create', 'overwrite'] as const;
-export const dropModes = ['fail', 'skip'] as const;
-export const dropBehaviors = ['restrict', 'cascade'] as const;
-
-/**
- * One of `choices`, such as the modes of a create, which are in snake_case; the first where the text is absent. Clients write them
- * in PascalCase, snake_case or any other case, and the LanceDB SDKs put a pair of quotes around them.
- */
-export function parseChoice<const Choice extends string>(
-  text: string | undefined,
-  field: string,
-  choices: readonly [Choice, ...Choice[]],
-): Choice {
-  if (text === undefined) return choices[0];
-  const wanted = normalised(text);
-  const found = choices.find((choice) => normalised(choice) === wanted);
-  if (found === undefined) throw invalidInput(`${field}: expected ${choices.join(', ')}`);
-  return found;
-}
-
-const normalised = (text: string): string =>
-  text
-    .trim()
-    .replace(/^"(.*)"$/, '$1')
-    .replaceAll(/[_-]/g, '')
-    .toLowerCase();
 
 /** A parameter that is a JSON object whose values are texts; undefined where it is absent. */
 export const readProperties = <Name extends string>(query: QueryOf<Name>, name: Name): Properties | undefined =>
@@ -104,3 +75,47 @@ export function checkStorageOptions(options: Properties): Properties {
   }
   return options;
 }
+
+export const createTablePath = '/v1/table/:id/create';
+
+const CreatedTable = arrowAnswer({
+  location: Type.String(),
+  version: Version,
+  storage_options: StringMap,
+  properties: StringMap,
+  transaction_id: Type.Optional(Type.String()),
+});
+
+export const createTableRoute = arrowRoute(createTable, {
+  path: createTablePath,
+  action: 'CreateTable',
+  summary: 'Creates a table of rows',
+  query: createParameters,
+  answers: CreatedTable,
+  body: 'arrow-chunks',
+  makesTable: true,
+  parameters: ({ query }, branch) => {
+    refuseBranch(branch);
+    return readCreateParameters(query);
+  },
+  furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
+  mode: ({ mode }) => mode,
+  async answer(operation, { table, parameters, source, idempotency, scope, access }) {
+    const requireDescribe = () => access.require('DescribeTable', { kind: 'table', table });
+    const command = { table, ...parameters, requireDescribe, source, idempotency };
+    const { isReplay, ...result } = await operation(command, scope);
+    const fields = {
+      location: result.location,
+      version: result.version,
+      storage_options: result.storageOptions,
+      properties: result.properties,
+      ...(result.transactionId === undefined ? {} : { transaction_id: result.transactionId }),
+    };
+    const audit = {
+      version: result.version,
+      insertedRows: result.numInsertedRows,
+      transactionId: result.transactionId,
+    };
+    return { fields, isReplay, audit };
+  },
+});

@@ -1,9 +1,9 @@
 import Type from 'typebox';
-import type { MergeFlags } from '../../merge/merge-command.ts';
-import { mergeRows } from '../../merge/request.ts';
-import { Count, Version } from '../../wire/json-body.ts';
-import { mergeParameters, readMergeParameters } from '../../wire/merge-parameters.ts';
-import { arrowAnswer, arrowRoute } from '../arrow-route.ts';
+import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
+import type { MergeFlags } from '../merge/merge-command.ts';
+import { mergeRows } from '../merge/request.ts';
+import { Count, Version } from '../wire/json-body.ts';
+import { mergeParameters, readMergeParameters } from '../wire/merge-parameters.ts';
 
 const Merged = arrowAnswer({
   version: Version,

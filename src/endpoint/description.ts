@@ -1,9 +1,9 @@
 /** What a route says of itself. The document of the service is made of these, and of nothing else that could go out of date. */
 import Type, { type TObject, type TProperties, type TSchema } from 'typebox';
-import { branchParameter, delimiterParameter } from '../../wire/identifiers.ts';
-import { Common } from '../../wire/json-body.ts';
-import type { NamesOfRoute } from '../../wire/known-names.ts';
-import { timeoutParameter } from '../../wire/query-parameters.ts';
+import { branchParameter, delimiterParameter } from '../wire/identifiers.ts';
+import { Common } from '../wire/json-body.ts';
+import type { NamesOfRoute } from '../wire/known-names.ts';
+import { timeoutParameter } from '../wire/query-parameters.ts';
 
 export interface RouteDescription {
   /** As the specification has it, if it has the operation. */

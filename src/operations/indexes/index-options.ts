@@ -7,8 +7,8 @@ import {
   type TextOptions,
   type VectorIndexType,
   type VectorOptions,
-} from '../engine/port/index-spec.ts';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
+} from '../../engine/port/index-spec.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 
 const count = (minimum: number, maximum: number) => Type.Optional(Type.Integer({ minimum, maximum }));
 const flag = Type.Optional(Type.Boolean());

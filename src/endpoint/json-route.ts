@@ -8,13 +8,14 @@ import type { BranchName, IdempotencyKey, TransactionId } from '../kernel/ids.ts
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseBranch, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { BodyReader, Version } from '../wire/json-body.ts';
-import { jsonDescription } from './openapi/description.ts';
-import { headerText } from './request-head.ts';
+import { jsonDescription } from './description.ts';
+import { headerText } from './header-text.ts';
 import {
   type AllowedRequest,
   type Answer,
   type Everywhere,
   jsonAnswer,
+  type MakesOperation,
   type Offer,
   queryBranch,
   type Route,
@@ -91,10 +92,13 @@ export const Nothing = Type.Object({});
  * a valid credential, and asks before it looks up anything; so a client that is refused has learned only whether its JSON is
  * well-formed. No other replica is asked for such a request before.
  */
-export function jsonRoute<Operation, Target, Body extends TObject, Value, Query extends TProperties = NoQuery>(
-  make: Offer<Operation>['make'],
-  route: JsonRoute<Operation, Target, Query, Body, Value>,
-): Offer<Operation> {
+export function jsonRoute<
+  Make extends MakesOperation,
+  Target,
+  Body extends TObject,
+  Value,
+  Query extends TProperties = NoQuery,
+>(make: Make, route: JsonRoute<ReturnType<Make>, Target, Query, Body, Value>): Offer<Make> {
   const { methods, path, isWrite, needsOwner = isWrite, render = jsonAnswer } = route;
   const keyedBy = route.keyedBy ?? (isWrite && 'Idempotency-Key or x-request-id');
   const description = jsonDescription({
@@ -103,7 +107,7 @@ export function jsonRoute<Operation, Target, Body extends TObject, Value, Query 
     takesKey: keyedBy !== undefined,
   });
   const bodies = new BodyReader(route.body);
-  const routeTo = (operation: Operation): Route => ({
+  const routeTo = (operation: ReturnType<Make>): Route => ({
     methods,
     path,
     description,

@@ -18,7 +18,6 @@ import {
   type TransactionId,
 } from '../kernel/ids.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
-import type { OperationDeps } from '../operations/operations.ts';
 import type { BodyFormat } from '../rows/bodies/body-format.ts';
 import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
@@ -27,7 +26,7 @@ import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import type { UploadedParts } from './body/multipart-upload.ts';
 import type { Database } from './database.ts';
-import type { RouteDescription } from './openapi/description.ts';
+import type { RouteDescription } from './description.ts';
 
 export type Method = 'GET' | 'POST';
 
@@ -45,11 +44,14 @@ export interface Route {
   prepare(input: RouteInput<string>): PreparedRequest;
 }
 
-/** A route, and the operation that it calls. */
-export interface Offer<Operation> {
-  readonly make: (deps: OperationDeps) => Operation;
-  readonly routeTo: (operation: Operation) => Route;
+/** A route, and what makes the operation that it calls. */
+export interface Offer<Make extends MakesOperation> {
+  readonly make: Make;
+  readonly routeTo: (operation: ReturnType<Make>) => Route;
 }
+
+/** Of what the operation takes from the service. */
+export type MakesOperation = (deps: never) => unknown;
 
 /** A request whose principal is known, and nothing else yet; `Name` are the query parameters that its route declares. */
 export interface RouteInput<Name extends string = never> {
@@ -125,7 +127,7 @@ export interface Upload {
 
 export type Answer = TextAnswer | BytesAnswer | ForwardedAnswer;
 
-export interface TextAnswer {
+interface TextAnswer {
   readonly contentType: string | undefined;
   readonly text: string;
   /** What happened, for the audit record. */

@@ -15,11 +15,12 @@ import { StringMap } from '../wire/json-body.ts';
 import { contentDecoder } from './body/content-decoder.ts';
 import { type BodyPart, boundaryOf, isMultipart } from './body/multipart.ts';
 import type { UploadedParts } from './body/multipart-upload.ts';
-import { ArrowStream, arrowStreamType, commonParameters } from './openapi/description.ts';
-import { headerText } from './request-head.ts';
+import { ArrowStream, arrowStreamType, commonParameters } from './description.ts';
+import { headerText } from './header-text.ts';
 import {
   type Access,
   jsonAnswer,
+  type MakesOperation,
   type Offer,
   queryBranch,
   type Route,
@@ -80,11 +81,11 @@ const rowBodies = {
 };
 
 /** A route whose body is rows: an Arrow IPC stream, or a text that becomes one. */
-export function arrowRoute<Operation, Query extends TProperties, Parameters>(
-  make: Offer<Operation>['make'],
-  route: ArrowRoute<Operation, Query, Parameters>,
-): Offer<Operation> {
-  const routeTo = (operation: Operation): Route => ({
+export function arrowRoute<Make extends MakesOperation, Query extends TProperties, Parameters>(
+  make: Make,
+  route: ArrowRoute<ReturnType<Make>, Query, Parameters>,
+): Offer<Make> {
+  const routeTo = (operation: ReturnType<Make>): Route => ({
     methods: ['POST'],
     path: route.path,
     isWrite: true,
