@@ -32,10 +32,11 @@ function* endlessStream(): Generator<Uint8Array, never, void> {
   for (;;) yield bytes.subarray(schemaBytes, -endBytes);
 }
 
-/** Resolves once that many chunks of data lie on the storage. */
-async function untilWritten(folder: string, chunks: number): Promise<void> {
-  const written = () => filesUnder(folder).filter((name) => name.endsWith('.lance')).length;
-  await eventually(`${chunks} chunks written`, () => written() >= chunks);
+/** Resolves once several chunks of data of so many tables lie on the storage. */
+async function untilWritten(folder: string, tables: number): Promise<void> {
+  const chunksOf = (table: string) => filesUnder(join(folder, table)).filter((name) => name.endsWith('.lance')).length;
+  const written = () => readdirSync(folder).filter((table) => chunksOf(table) >= 4).length;
+  await eventually(`chunks of ${tables} tables are written`, () => written() >= tables);
 }
 
 const filesUnder = (folder: string): string[] =>
@@ -46,31 +47,7 @@ const filesUnder = (folder: string): string[] =>
     : [];
 
 describe('after kill -9', () => {
-  test('a create that was cut short has left no table and no file, and its name is free (P1)', async (t) => {
-    const later = lastFirst((clean) => t.after(clean));
-    const data = temporaryFolder(later);
-    const tables = join(data, 'tables');
-    const token = await mintToken(data);
-    const first = await startServiceProcess(data, token, '--chunk-size', '1MiB');
-    later(() => first.kill());
-    const create = first.upload('/v1/table/big/create', endlessStream());
-    create.catch(() => undefined);
-    await untilWritten(tables, 3);
-    assert.equal((await first.post('/v1/table/big/exists')).status, 404, 'no client sees it before it is complete');
-    await first.kill();
-    await assert.rejects(create);
-    assert.notDeepEqual(filesUnder(tables), [], 'the crash did leave files');
-
-    const second = await startServiceProcess(data, token);
-    later(() => second.kill());
-    assert.deepEqual(filesUnder(tables), []);
-    assert.equal((await second.post('/v1/table/big/exists')).status, 404);
-    assert.equal((await second.post('/v1/table/big/create', stream([1, 2], 'small'))).status, 200);
-    assert.equal((await second.post('/v1/table/big/count_rows')).body, 2);
-    assert.equal(await second.stop(), 0);
-  });
-
-  test('an overwrite that was cut short has changed nothing, and left no file (P1)', async (t) => {
+  test('a create and an overwrite that were cut short have left no table and no file, and changed nothing (P1)', async (t) => {
     const later = lastFirst((clean) => t.after(clean));
     const data = temporaryFolder(later);
     const tables = join(data, 'tables');
@@ -79,15 +56,24 @@ describe('after kill -9', () => {
     later(() => first.kill());
     assert.equal((await first.post('/v1/table/t/create', stream([1, 2], 'old'))).status, 200);
     const before = filesUnder(tables).sort();
-    const overwrite = first.upload('/v1/table/t/create?mode=overwrite', endlessStream());
-    overwrite.catch(() => undefined);
-    await untilWritten(tables, 4);
+    const cutShort: Promise<void>[] = [];
+    for (const [count, path] of ['big/create', 't/create?mode=overwrite'].entries()) {
+      const upload = first.upload(`/v1/table/${path}`, endlessStream());
+      upload.catch(() => undefined);
+      cutShort.push(upload);
+      await untilWritten(tables, count + 1);
+    }
+    assert.equal((await first.post('/v1/table/big/exists')).status, 404, 'no client sees it before it is complete');
     await first.kill();
-    await assert.rejects(overwrite);
+    for (const upload of cutShort) await assert.rejects(upload);
+    assert.notDeepEqual(filesUnder(tables).sort(), before, 'the crash did leave files');
 
     const second = await startServiceProcess(data, token);
     later(() => second.kill());
     assert.deepEqual(filesUnder(tables).sort(), before);
+    assert.equal((await second.post('/v1/table/big/exists')).status, 404);
+    assert.equal((await second.post('/v1/table/big/create', stream([1, 2], 'small'))).status, 200);
+    assert.equal((await second.post('/v1/table/big/count_rows')).body, 2);
     assert.equal((await second.post('/v1/table/t/merge_insert?on=id', stream([2, 3], 'new'))).body.version, 2);
     assert.equal(await second.stop(), 0);
   });
