@@ -63,6 +63,9 @@ describe('tables that a load makes', () => {
     const path = file('zip.csv', 'id,zip\n1,10115\n1,80331\n');
     const refused = await run(['load', 'corrected', path, '--on', 'id']);
     assert.match(refused.stderr, /zip\.csv, rows 1 to 2: the source holds a key twice: .*; nothing is loaded\n$/);
+    const keyless = await run(['load', 'keyless', path, '--on', 'idd']);
+    assert.match(keyless.stderr, /--on: there is no column idd; the columns are id, zip\n$/);
+    assert.ok(!(await run(['tables'])).stdout.toString().includes('keyless'));
     const unread = await run(['load', 'corrected', file('zip.ndjson', '{"id":1}\n{"id":\n'), '--append']);
     assert.match(unread.stderr, /zip\.ndjson: line 2 is not JSON; nothing is loaded\n$/);
     await load('corrected', file('zip.csv', 'id,zip\n1,10115\n2,01067\n'), '--on', 'id', '--types', 'zip=utf8');

@@ -133,7 +133,7 @@ describe('rows as text', () => {
       ['json', '[{"id":2,"s":{"a":"x"}}]', /^row 1, column s\.a: this text is no int64$/],
       ['json', '[{"id":2,"nope":1}]', /^row 1: column nope does not exist in the table$/],
       ['json', '[{"id":2}', /^row 2: the JSON ends before its array does$/],
-      ['json', '{"id":2}', /^rows of JSON are an array of objects/],
+      ['json', '{"id":2}', /^rows of JSON are an array of objects, .* application\/x-ndjson$/],
       ['json', '[{"id":}]', /^row 1 is not JSON/],
       ['json', '[{"id":2}] x', /something follows the array of rows/],
       ['ndjson', lines({ id: 2 }, [3]), /^line 2: a row is an object/],

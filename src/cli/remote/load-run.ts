@@ -3,6 +3,7 @@
 import { appendFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { type InputFile, type InputFormat, openInput, readTwice } from '../../load/input-file.ts';
@@ -88,6 +89,7 @@ export class Load {
     const columns = made?.columns ?? (await this.#target.columns());
     if (made === undefined) requireTypes(columns, types);
     const on = mode.kind === 'upsert' ? mode.on : [];
+    for (const path of on) requireKey(path, columns);
     const query = on.map((column) => `on=${encodeURIComponent(column)}`).join('&');
     const route = mode.kind === 'upsert' ? tableRoute(table, `merge_insert?${query}`) : tableRoute(table, 'insert');
     let keys: PartKeys | undefined;
@@ -246,6 +248,13 @@ function stopped(error: unknown, place: string, partsBefore: number): unknown {
         ? 'nothing is loaded'
         : 'what was before is loaded, and the same command goes on here';
   return new CliError(`${place}: ${error.message}; ${next}`, { cause: error });
+}
+
+/** Before a table is begun that no command can go on with. */
+function requireKey(path: string, columns: Schema): void {
+  if (resolveField(columns, parseFieldPath(path, '--on')) !== undefined) return;
+  const names = columns.fields.map(({ name }) => name).join(', ');
+  throw new CliError(`--on: there is no column ${path}; the columns are ${names}`);
 }
 
 /** A second run of the command finds the table that the first one made. */

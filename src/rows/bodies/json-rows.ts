@@ -104,7 +104,10 @@ export class JsonRows implements RowSource {
   }
 
   #unexpected() {
-    if (this.#expected === 'array') return invalidInput('rows of JSON are an array of objects: [{…}, …]');
+    if (this.#expected === 'array') {
+      const lines = 'an object in each line needs the Content-Type application/x-ndjson';
+      return invalidInput(`rows of JSON are an array of objects, [{…}, …]; ${lines}`);
+    }
     if (this.#expected === 'nothing') return invalidInput('something follows the array of rows');
     const what = this.#expected === 'comma' ? 'a comma or the end of the array' : 'an object';
     return invalidInput(`row ${this.#rows + 1}: ${what} is expected here`);
