@@ -101,7 +101,7 @@ export class BranchAccess {
     try {
       await dataset.refresh('to write');
       await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
-      const open = (await catalog.recoveryMarks()).find((each) => each.tableId === tableId && each.branch === branch);
+      const open = (await catalog.recoveryMarks(table)).find((each) => each.tableId === tableId && each.branch === branch);
       return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);
     } finally {
       release();
