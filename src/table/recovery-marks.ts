@@ -41,13 +41,22 @@ export class RecoveryMarks {
    * so it is made durable first. `WriterMoved`; `InvalidTableState` for a branch that has gone back.
    */
   async beforeCommit(
+    table: Pick<TableRecord, 'id' | 'ref'>,
+    branch: BranchName | undefined,
+    dataset: Snapshot & BranchHead,
+  ): Promise<void> {
+    await this.requireNotBehind(table, branch, dataset);
+    if (!this.#opened.has(keyOf(table.id, branch))) await this.#mark(table.id, branch, dataset);
+    await this.#owners.confirm(table.ref);
+  }
+
+  /** As of `beforeCommit`, before versions are removed: the operator may need those of a branch that has gone back. */
+  async requireNotBehind(
     { id, ref }: Pick<TableRecord, 'id' | 'ref'>,
     branch: BranchName | undefined,
     dataset: Snapshot & BranchHead,
   ): Promise<void> {
     await this.#behind?.requireNot({ tableId: id, ref, branch }, this.#opened.get(keyOf(id, branch)), dataset);
-    if (!this.#opened.has(keyOf(id, branch))) await this.#mark(id, branch, dataset);
-    await this.#owners.confirm(ref);
   }
 
   /** To be called before a change that is no commit: it is not stopped by what the next owner commits. `WriterMoved`. */

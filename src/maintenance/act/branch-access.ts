@@ -93,13 +93,14 @@ export class BranchAccess {
 
   /**
    * Recovery after a power cut goes back to this version (P3): the newest one, if the catalog has space to record it. Holds
-   * the branch's lock, so that no commit comes between.
+   * the branch's lock, so that no commit comes between. `InvalidTableState` for a branch that has gone back.
    */
   async acknowledgedVersion({ table, tableId, branch }: BranchRef, dataset: Snapshot & BranchHead): Promise<number> {
     const { locks, catalog, recoveryMarks } = this.#deps;
     const release = await locks.lockBranch(table, branch, neverAborts);
     try {
       await dataset.refresh('to write');
+      await recoveryMarks.requireNotBehind({ id: tableId, ref: table }, branch, dataset);
       await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
       const open = (await catalog.recoveryMarks(table)).find((each) => each.tableId === tableId && each.branch === branch);
       return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);
