@@ -85,6 +85,7 @@ const orderOfSubRooms = {
   http: ['body', 'openapi', 'forwarding', 'admission', 'routes'],
   'http/routes': ['operators'],
   rows: ['answers', 'bodies'],
+  load: ['parquet'],
   cli: ['remote', 'credentials', 'doctor'],
 };
 

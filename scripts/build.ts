@@ -25,11 +25,13 @@ const programs: ReadonlySet<string> = new Set([
 
 /**
  * Imports of `src` that become one file of `dist/vendor`. LanceDB's package can install clients of models, of hundreds of megabytes; its
- * native part is a package of its own, which package.json names. Amazon's is three times as large with its types and other forms.
+ * native part is a package of its own, which package.json names. Amazon's is three times as large with its types and other forms, and
+ * of hyparquet one function is used.
  */
 const bundled: Readonly<Record<string, readonly string[]>> = {
   'lancedb.cjs': ['@lancedb/lancedb'],
   'aws.cjs': ['@aws-sdk/client-s3', '@aws-sdk/lib-storage'],
+  'hyparquet.cjs': ['hyparquet'],
 };
 const neverBundled = [
   'apache-arrow',

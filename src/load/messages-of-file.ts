@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { invalidInput } from '../kernel/errors.ts';
+import { freeMemory } from './free-memory.ts';
 import type { InputFile, InputFormat } from './input-file.ts';
 import { type KnownColumns, messagesByFormat } from './messages-by-format.ts';
 import type { RowMessage } from './row-messages.ts';
@@ -53,8 +54,7 @@ async function* messagesOfThread(
       if ('fault' in answer) throw invalidInput(answer.fault);
       leftOut?.push(...answer.leftOut);
       yield* answer.messages;
-      // V8 would keep a hundred megabytes of them.
-      for (const buffer of new Set(answer.messages.map(({ bytes }) => bytes.buffer as ArrayBuffer))) buffer.transfer(0);
+      for (const { bytes } of answer.messages) freeMemory(bytes);
       isEnd = answer.isEnd;
     }
   } finally {

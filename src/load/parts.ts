@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { endMarker } from '../arrow/format/ipc-file.ts';
+import { freeMemory } from './free-memory.ts';
 import type { RowMessage } from './row-messages.ts';
 
 export interface RowsPart {
@@ -49,7 +50,7 @@ class JoinedBytes {
   #length = 0;
 
   constructor(expectedBytes: number) {
-    this.#bytes = Buffer.allocUnsafeSlow(expectedBytes + expectedBytes / 4);
+    this.#bytes = Buffer.allocUnsafeSlow(2 * expectedBytes); // what is not written takes no memory
   }
 
   add(added: Uint8Array): void {
@@ -57,6 +58,7 @@ class JoinedBytes {
     if (length > this.#bytes.length) {
       const larger = Buffer.allocUnsafeSlow(length + length / 4);
       this.#bytes.copy(larger, 0, 0, this.#length);
+      freeMemory(this.#bytes);
       this.#bytes = larger;
     }
     this.#bytes.set(added, this.#length);

@@ -108,7 +108,9 @@ export class BatchPlan {
   }
 }
 
-function addPairs(builder: Builder, pairs: readonly (readonly [number, number])[]): number {
+export type NumberPair = readonly [first: number, second: number];
+
+export function addPairs(builder: Builder, pairs: readonly NumberPair[]): number {
   builder.startVector(bytesOfPair, pairs.length, 8);
   for (const [first, second] of pairs.toReversed()) {
     builder.prep(8, bytesOfPair);

@@ -54,6 +54,14 @@ class FrameDecoder {
     return this.#output;
   }
 
+  /** A block without a frame. */
+  decodeBlock(): Uint8Array {
+    this.#sequences(this.#input.length, 0);
+    if (this.#out !== this.#output.length)
+      throw malformed(`${this.#out} bytes where ${this.#output.length} are declared`);
+    return this.#output;
+  }
+
   #frame(): void {
     this.#need(8);
     const magic = this.#view.getUint32(this.#in, true);
@@ -148,3 +156,6 @@ class FrameDecoder {
 
 /** `size` comes from the stream; the caller has checked it against a budget. */
 export const decodeLz4Frame = (input: Uint8Array, size: number): Uint8Array => new FrameDecoder(input, size).decode();
+
+export const decodeLz4Block = (input: Uint8Array, size: number): Uint8Array =>
+  new FrameDecoder(input, size).decodeBlock();

@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
+import { freeMemory } from '../../load/free-memory.ts';
 import { type InputFile, type InputFormat, openInput, readTwice } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
@@ -108,6 +109,7 @@ export class Load {
     try {
       for await (const part of readAhead(partsOf(messagesOfFile(input, { table, types, leftOut: this.#leftOut })))) {
         await send(part, file);
+        freeMemory(part.body);
         await this.#keepRefused(file);
         progress.show({ bytes: bytesOf(input, part), rows: this.#sum.rows });
       }

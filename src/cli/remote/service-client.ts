@@ -90,8 +90,8 @@ export class ServiceClient {
     const { method = 'POST', accept = 'application/json', headers = {}, isAtRoot = false } = asked;
     const base = isAtRoot ? new URL(this.url).origin : this.url;
     const authorization = `Bearer ${await this.#credential()}`;
-    const { type, body } = bodyOf(asked);
-    const given = { ...headers, authorization, accept, ...(type !== undefined && { 'content-type': type }) };
+    const { about, body } = bodyOf(asked);
+    const given = { ...headers, authorization, accept, ...about };
     // The type of `fetch` does not know that a stream of bytes can be a body (undici's documentation).
     const request = { method, headers: given, duplex: 'half', ...(body !== undefined && { body }) } as RequestInit;
     const response = await fetch(`${base}${route}`, request).catch((cause: unknown) => {
@@ -134,8 +134,18 @@ const isNoRoute = ({ status }: Response, code: number): boolean =>
   status === errorCatalogue.NoSuchRoute.status && code === errorCatalogue.NoSuchRoute.code;
 
 function bodyOf({ body, content }: AskedOfService) {
-  if (content !== undefined) return { type: content.type, body: content.bytes };
-  return body === undefined ? {} : { type: 'application/json', body: JSON.stringify(body) };
+  if (content === undefined)
+    return body === undefined ? {} : { about: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
+  const about = { 'content-type': content.type };
+  if (!(content.bytes instanceof Uint8Array)) return { about, body: content.bytes };
+  return { about: { ...about, 'content-length': String(content.bytes.length) }, body: piecesOf(content.bytes) };
+}
+
+const pieceBytes = 256 << 10;
+
+/** `fetch` would copy the whole, and leave the copy to the collector. */
+async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes);
 }
 
 export type ServiceGiven = OptionValues<typeof serviceOptions>;
