@@ -102,7 +102,9 @@ export class BranchAccess {
       await dataset.refresh('to write');
       await recoveryMarks.requireNotBehind({ id: tableId, ref: table }, branch, dataset);
       await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
-      const open = (await catalog.recoveryMarks(table)).find((each) => each.tableId === tableId && each.branch === branch);
+      const open = (await catalog.recoveryMarks(table)).find(
+        (each) => each.tableId === tableId && each.branch === branch,
+      );
       return Math.min(await dataset.version(), open?.acknowledgedVersion ?? Number.POSITIVE_INFINITY);
     } finally {
       release();
