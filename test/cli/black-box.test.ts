@@ -76,7 +76,17 @@ test('api-key create prints a key once, list shows it without its secret, revoke
   const data = join(scratch, 'keys');
   using keyFile = new ApiKeyFile(dataFolderAt(data).apiKeysFile);
   const store = new ApiKeyStore(keyFile, systemClock);
-  const created = lancegate(['api-key', 'create', '--subject', 'ada', '--scope', 'x y', '--data', data]);
+  const created = lancegate([
+    'api-key',
+    'create',
+    '--subject',
+    'ada',
+    '--scope',
+    'x y',
+    '--allow-unknown',
+    '--data',
+    data,
+  ]);
   assert.equal(created.code, 0, created.stderr);
   const key = lastLine(created.stdout);
   const credential = { kind: 'api-key', secret: key } as const;

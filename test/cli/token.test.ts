@@ -40,6 +40,29 @@ test('a folder in which no service ever ran is refused and not made, unless unkn
   await refusal('lancegate:read', data);
 });
 
+test('API keys and the issuer key are of a service, too, and their scopes are known (P9)', async (t) => {
+  const data = join(folder, 'mistyped-too');
+  const run = (...args: readonly string[]) => runInProcess([...args, '--data', data]);
+  const create = ['key', 'create', '--subject', 'ada', '--scope', 'lancegate:wirte'];
+  for (const args of [
+    create,
+    ['key', 'list'],
+    ['key', 'revoke', 'x'],
+    ['issuer-key', 'list'],
+    ['issuer-key', 'rotate'],
+  ]) {
+    const { code, stderr } = await run(...args);
+    assert.deepEqual([code, existsSync(data)], [1, false], args.join(' '));
+    assert.match(stderr, /^lancegate: no service ever ran in .*mistyped-too: .*--allow-unknown/);
+  }
+  assert.equal((await run(...create, '--allow-unknown')).code, 0);
+  assert.match((await run('key', 'list')).stdout.toString(), /\tada\tlancegate:wirte\t/);
+  const service = await startTestService((clean) => t.after(clean));
+  const { code, stderr } = await runInProcess([...create, '--data', service.dataFolder]);
+  assert.equal(code, 1);
+  assert.match(stderr, /no policy knows the scope "lancegate:wirte"; did you mean "lancegate:write"\?/);
+});
+
 describe('with the default policies', () => {
   test('their scopes are known, while the service runs and when it has stopped', async (t) => {
     const service = await startTestService((clean) => t.after(clean));
@@ -49,7 +72,7 @@ describe('with the default policies', () => {
     const stderr = await refusal('lancegate:wirte lancegate:read ops', service.dataFolder);
     assert.match(stderr, /no policy knows the scope "lancegate:wirte"; did you mean "lancegate:write"\?\n/);
     assert.match(stderr, /no policy knows the scope "ops"\n/);
-    assert.match(stderr, /know lancegate:read, lancegate:write, lancegate:admin; --allow-unknown mints any scope\n$/);
+    assert.match(stderr, /know lancegate:read, lancegate:write, lancegate:admin; --allow-unknown takes any scope\n$/);
     await service.close();
     assert.match(await refusal('lancegate:wirte', service.dataFolder), /--policy-file names other policies/);
     assert.equal((await mint('ops', service.dataFolder, '--allow-unknown')).code, 0);

@@ -4,6 +4,7 @@ import { settings } from '../../config/settings.ts';
 import { dayMs, durationMs } from '../../config/value-types.ts';
 import { type CliContext, type CommandGroup, write } from '../command.ts';
 import { credentialSettings, readCommandLine } from '../command-line.ts';
+import { requireCredentials } from './token.ts';
 
 const rotateOptions = {
   acceptOldFor: withDefault(durationMs(0, 3_660 * dayMs), {
@@ -38,6 +39,7 @@ export const issuerKeyCommands: CommandGroup = {
 
 async function rotate(args: readonly string[], context: CliContext): Promise<void> {
   const line = readCommandLine({ options: rotateOptions, settingNames }, args, context);
+  requireCredentials(line.reading.values, context);
   const rotation = { clock: context.clock, acceptOldForMs: line.options.acceptOldFor };
   await using credentials = await context.openCredentials(line.reading.values);
   await show(await rotateIssuerKey(credentials.issuerKeys, rotation), context);
@@ -45,6 +47,7 @@ async function rotate(args: readonly string[], context: CliContext): Promise<voi
 
 async function list(args: readonly string[], context: CliContext): Promise<void> {
   const { reading } = readCommandLine({ options: {}, settingNames }, args, context);
+  requireCredentials(reading.values, context);
   await using credentials = await context.openCredentials(reading.values);
   await show(await openIssuerKeys(credentials.issuerKeys), context);
 }

@@ -1,11 +1,14 @@
 import { ApiKeyStore } from '../../auth/tokens/api-keys.ts';
 import type { ApiKey } from '../../catalog/credentials.ts';
+import { dataFolderAt } from '../../config/data-folder.ts';
 import { optional } from '../../config/options.ts';
 import { settings } from '../../config/settings.ts';
 import { dayMs, durationMs } from '../../config/value-types.ts';
 import { type CliContext, CliError, type CommandGroup, write } from '../command.ts';
 import { credentialSettings, readCommandLine } from '../command-line.ts';
-import { accessOptions, splitScopes } from './token.ts';
+import { runningService } from '../remote/running-service.ts';
+import { requireKnownScopes } from './minted-scopes.ts';
+import { accessOptions, makingSettings, requireCredentials, requireServed, splitScopes } from './token.ts';
 
 const createOptions = {
   ...accessOptions,
@@ -27,7 +30,7 @@ export const keyCommands: CommandGroup = {
     {
       name: 'create',
       summary: 'Prints a new API key, this once.',
-      options: [...Object.values(createOptions), ...credentialOptions],
+      options: [...Object.values(createOptions), ...makingSettings.map((name) => settings[name])],
       run: createKey,
     },
     {
@@ -47,12 +50,19 @@ export const keyCommands: CommandGroup = {
 };
 
 async function createKey(args: readonly string[], context: CliContext): Promise<void> {
-  const line = readCommandLine({ options: createOptions, settingNames }, args, context);
-  const { subject, scope, groups, expires } = line.options;
+  const syntax = { options: createOptions, settingNames: makingSettings };
+  const { options: given, reading } = readCommandLine(syntax, args, context);
+  const config = reading.values;
+  const { subject, groups, expires } = given;
+  const scopes = splitScopes(given.scope);
+  if (!given.allowUnknown) {
+    requireServed(config, context);
+    await requireKnownScopes(scopes, config, runningService(dataFolderAt(config.dataFolder), context), context);
+  }
   const expiresAtMs = expires === undefined ? undefined : context.clock.nowMs() + expires;
-  await using credentials = await context.openCredentials(line.reading.values);
+  await using credentials = await context.openCredentials(config);
   const store = new ApiKeyStore(credentials.apiKeys, context.clock);
-  const request = { subject, scopes: splitScopes(scope), groups: groups ?? [], expiresAtMs };
+  const request = { subject, scopes, groups: groups ?? [], expiresAtMs };
   const { key, record } = await store.create(request);
   await write(context.stderr, `API key ${record.id}; this is the only time its secret is shown:\n`);
   await write(context.stdout, `${key}\n`);
@@ -60,6 +70,7 @@ async function createKey(args: readonly string[], context: CliContext): Promise<
 
 async function listKeys(args: readonly string[], context: CliContext): Promise<void> {
   const { reading } = readCommandLine({ options: {}, settingNames }, args, context);
+  requireCredentials(reading.values, context);
   await using credentials = await context.openCredentials(reading.values);
   const keys = await credentials.apiKeys.list();
   const lines = keys.map((key) => `${describeKey(key, context.clock.nowMs())}\n`);
@@ -69,6 +80,7 @@ async function listKeys(args: readonly string[], context: CliContext): Promise<v
 async function revokeKey(args: readonly string[], context: CliContext): Promise<void> {
   const line = readCommandLine({ options: {}, settingNames, positionals: ['ID'] }, args, context);
   const [id] = line.positionals;
+  requireCredentials(line.reading.values, context);
   await using credentials = await context.openCredentials(line.reading.values);
   if (!(await new ApiKeyStore(credentials.apiKeys, context.clock).revoke(id!))) {
     throw new CliError(`there is no API key ${JSON.stringify(id)}; lancegate key list shows the ids`);

@@ -1,4 +1,4 @@
-/** Scopes of a token that is to be minted, compared with those that the policies of its service ask for. */
+/** Scopes of a credential that is to be made, compared with those that the policies of its service ask for. */
 import { defaultScopes } from '../../auth/policy/actions.ts';
 import type { Config } from '../../config/settings.ts';
 import { didYouMean } from '../../kernel/nearest-word.ts';
@@ -9,7 +9,7 @@ import type { RunningService } from '../remote/running-service.ts';
 const mostShown = 20;
 
 /**
- * `CliError` for a scope that no policy knows, with which a token is refused everywhere. A running service knows its policies;
+ * `CliError` for a scope that no policy knows, with which a client is refused everywhere. A running service knows its policies;
  * without one, the settings of this command say which the next one will have.
  */
 export async function requireKnownScopes(
@@ -28,7 +28,7 @@ export async function requireKnownScopes(
   });
   const which = policyFile === undefined ? 'the default policies' : `the policies of ${policyFile}`;
   const other = service === undefined ? '--policy-file names other policies, ' : '';
-  const what = `${which} know ${show([...known])}; ${other}--allow-unknown mints any scope`;
+  const what = `${which} know ${show([...known])}; ${other}--allow-unknown takes any scope`;
   throw new CliError([...lines, what].join('\n'));
 }
 

@@ -16,6 +16,11 @@ export const accessOptions = {
     doc: 'Scopes, separated by spaces, such as "lancegate:read lancegate:write".',
   }),
   groups: optional(listOf(text), { flag: 'group', doc: 'Groups that a policy can name.' }),
+  allowUnknown: withDefault(boolean, {
+    flag: 'allow-unknown',
+    default: 'false',
+    doc: 'Make it also for a data folder in which no service ever ran, and with scopes that no policy knows.',
+  }),
 };
 
 export const splitScopes = (scope: string): readonly string[] => scope.split(/\s+/).filter((word) => word !== '');
@@ -27,22 +32,18 @@ const options = {
     default: '12h',
     doc: 'How long the token is valid; it cannot be taken back before.',
   }),
-  allowUnknown: withDefault(boolean, {
-    flag: 'allow-unknown',
-    default: 'false',
-    doc: 'Mint it also for a data folder in which no service ever ran, and with scopes that no policy knows.',
-  }),
 };
 
-const settingNames = [...credentialSettings, 'policyFile'] as const;
+/** Of commands that make a credential. */
+export const makingSettings = [...credentialSettings, 'policyFile'] as const;
 
 export const tokenCommand: Command = {
   name: 'token',
   summary: 'Prints an access token of the own issuer; works while the service runs.',
-  options: [...Object.values(options), ...settingNames.map((name) => settings[name])],
+  options: [...Object.values(options), ...makingSettings.map((name) => settings[name])],
 
   async run(args, context) {
-    const { options: given, reading } = readCommandLine({ options, settingNames }, args, context);
+    const { options: given, reading } = readCommandLine({ options, settingNames: makingSettings }, args, context);
     const config = reading.values;
     const scopes = splitScopes(given.scope);
     const service = runningService(dataFolderAt(config.dataFolder), context);
@@ -63,11 +64,20 @@ export const tokenCommand: Command = {
   },
 };
 
-/** A mistyped folder would get an issuer key of its own, whose tokens no service accepts. Nothing is made in it before this. */
-function requireServed({ catalogUrl, dataFolder }: Config, { fileExists }: Pick<CliContext, 'fileExists'>): void {
+/** A mistyped folder would get credentials of its own, which no service accepts. Nothing is made in it before this. */
+export function requireServed(
+  { catalogUrl, dataFolder }: Config,
+  { fileExists }: Pick<CliContext, 'fileExists'>,
+): void {
   if (catalogUrl !== undefined || fileExists(dataFolderAt(dataFolder).catalogFile)) return;
   throw new CliError(
     `no service ever ran in ${dataFolder}: there is no catalog that this user can see. --data names the data folder of a ` +
-      'service, --catalog the database of replicas; --allow-unknown mints a token for this folder all the same',
+      'service, --catalog the database of replicas; token and key create take --allow-unknown for one that starts later',
   );
+}
+
+/** As `requireServed`, where there may be credentials that were made for a service that starts later. */
+export function requireCredentials(config: Config, context: Pick<CliContext, 'fileExists'>): void {
+  const { apiKeysFile, issuerKeyFile } = dataFolderAt(config.dataFolder);
+  if (![apiKeysFile, issuerKeyFile].some(context.fileExists)) requireServed(config, context);
 }
