@@ -49,6 +49,8 @@ export const createBranch =
         throw branchMissing(table, fromBranch);
       }
       if (branches.some((branch) => liesInFilesOf(name, branch.name))) throw branchInTheWay(name);
+      const parent = fromBranch === undefined ? dataset : await access.latest(record, fromBranch);
+      await recoveryMarks.requireNotBehind(record, fromBranch, parent);
       // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
       const { storageSession } = engine;
       const unmade = { branch: name, acknowledgedVersion: 0, storageSession };

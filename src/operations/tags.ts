@@ -149,7 +149,8 @@ async function whileTagsStand(
 
 /**
  * Returns the size of the version's manifest. The version is durable by then, as the tag will be: also one that is being
- * acknowledged, or that another program made. `TableBranchNotFound`, `TableVersionNotFound`.
+ * acknowledged, or that another program made. `TableBranchNotFound`, `TableVersionNotFound`; `InvalidTableState` for a branch that has
+ * gone back.
  */
 async function keepVersion(
   { access, locks, recoveryMarks }: WritingDeps,
@@ -163,6 +164,7 @@ async function keepVersion(
     const dataset: Snapshot & BranchHead & History = await access.latest(record, branch);
     const [found] = await dataset.versionPage({ after: version - 1, limit: 1, order: 'ascending' });
     if (found?.version !== version || !(await dataset.isWhole(version))) throw versionMissing(table, version);
+    await recoveryMarks.requireNotBehind({ id: tableId, ref: table }, branch, dataset);
     await recoveryMarks.acknowledge(tableId, branch, dataset);
     return found.manifestBytes ?? 0;
   } finally {

@@ -44,6 +44,8 @@ describe('a table that went back to an older version than was acknowledged (P3)'
       () => service.post(`/v1/table/${table}/add_columns`, { new_columns: [{ name: 'c', expression: '1' }] }),
       () => service.post(`/v1/table/${table}/version/delete`, { ranges: [{ start_version: 1, end_version: 2 }] }),
       () => service.post(`/v1/table/${table}/maintain`),
+      () => service.post(`/v1/table/${table}/tags/create`, { tag: 'late', version: 1 }),
+      () => service.post(`/v1/table/${table}/branches/create`, { name: 'late' }),
     ];
     for (const write of writes) refused(await write(), 400, 19, /was acknowledged.*nothing was written/s);
     assert.deepEqual(listVersions(join(pathOf(table), '_versions')), versions);
