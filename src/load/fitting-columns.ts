@@ -111,7 +111,7 @@ class FittingColumns {
     const out = new TextOut(1 << 16);
     for (let row = 0; row < rows; row++) {
       out.ascii(row === 0 ? '[' : ',');
-      cell(out, row);
+      cell.write(out, row);
     }
     const values = rows === 0 ? [] : (parseExactly(`${out.take().toString()}]`) as readonly unknown[]);
     const place = (row: number): string => `row ${this.#rows + row + 1}`;

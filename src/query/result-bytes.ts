@@ -9,7 +9,7 @@ import { mostReplyBytes } from './protocol.ts';
 interface AnswerBytes {
   /** In the batches so far. */
   readonly rows: number;
-  /** Parts may be views of the batch. */
+  /** Parts may be views of the batch, and of memory that is written again once two more messages are full. */
   add(batch: IpcFile): Iterator<Buffer, void>;
   end(): Iterator<Buffer, void>;
 }
@@ -21,7 +21,7 @@ export function answerBytesOf(form: AnswerForm): AnswerBytes {
     case 'arrow stream':
       return new ArrowStreamBytes();
     case 'text':
-      return new RowText(form.format, form.vectors);
+      return new RowText(form, mostReplyBytes);
   }
 }
 

@@ -6,11 +6,9 @@ import { bitAt, type ColumnData } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
 import type { VectorText } from '../answer-form.ts';
-import type { TextOut } from './text-out.ts';
+import { type Cell, cell, placeOf, type WriteColumn, wordsOf } from './column-cell.ts';
+import { type FixedText, fixedText, type TextOut, viewOf } from './text-out.ts';
 import { durationText, intervalText, temporalText } from './time-text.ts';
-
-/** Writes the value in a row. */
-export type WriteCell = (out: TextOut, row: number) => void;
 
 export interface CellContext {
   readonly vectors: VectorText;
@@ -21,30 +19,37 @@ export interface CellContext {
 /** So much of a vector is a preview. */
 const previewValues = 3;
 
-const [comma, quote, openList, closeList, closeObject] = [0x2c, 0x22, 0x5b, 0x5d, 0x7d];
+const [comma, quote, openList, closeList, openObject, closeObject] = [0x2c, 0x22, 0x5b, 0x5d, 0x7b, 0x7d];
+
+const [nullText, trueText, falseText] = ['null', 'true', 'false'].map(fixedText) as [FixedText, FixedText, FixedText];
 
 export const isVector = ({ type, children }: Field): boolean =>
   type.kind === 'fixed_size_list' && children[0]?.type.kind === 'float';
 
-export function cellOf(field: Field, data: ColumnData, context: CellContext): WriteCell {
+export function cellOf(field: Field, data: ColumnData, context: CellContext): Cell {
   const value = presentCell(field, data, context);
   const { validity } = data;
-  if (validity === undefined) return value;
-  return (out, row) => {
-    if (bitAt(validity, row)) value(out, row);
-    else out.ascii('null');
-  };
+  return validity === undefined ? value : cell({ validity, value }, writeNullable);
 }
 
-function presentCell(field: Field, data: ColumnData, context: CellContext): WriteCell {
+const writeNullable: WriteColumn<{ readonly validity: Uint8Array; readonly value: Cell }> = (
+  { validity, value },
+  out,
+  row,
+) => {
+  if (bitAt(validity, row)) value.write(out, row);
+  else out.fixed(nullText);
+};
+
+function presentCell(field: Field, data: ColumnData, context: CellContext): Cell {
   if (field.dictionary !== undefined) return encoded(field, data, context);
   const { type } = field;
   const bytes = asBuffer(data.bytes);
   switch (type.kind) {
     case 'null':
-      return (out) => out.ascii('null');
+      return { write: (out) => out.fixed(nullText) };
     case 'bool':
-      return (out, row) => out.ascii(bitAt(bytes, row) ? 'true' : 'false');
+      return cell(bytes, writeBool);
     case 'int':
       return integers(bytes, type);
     case 'float':
@@ -53,74 +58,97 @@ function presentCell(field: Field, data: ColumnData, context: CellContext): Writ
       return decimals(bytes, type);
     case 'utf8':
     case 'large_utf8':
-      return (out, row) => out.text(bytes, data.offsets[row]!, data.offsets[row + 1]!);
+      return cell({ source: viewOf(bytes), offsets: data.offsets }, writeText);
     case 'binary':
     case 'large_binary':
-      return (out, row) => out.ascii(`"${bytes.toString('base64', data.offsets[row], data.offsets[row + 1])}"`);
+      return base64((row) => bytes.subarray(data.offsets[row], data.offsets[row + 1]));
     case 'fixed_size_binary':
-      return (out, row) => out.ascii(`"${bytes.toString('base64', row * type.byteWidth, (row + 1) * type.byteWidth)}"`);
+      return base64((row) => bytes.subarray(row * type.byteWidth, (row + 1) * type.byteWidth));
     case 'date':
     case 'time':
     case 'timestamp':
-      return quoted(bytes, temporalText(type));
+      return quoted(temporalText(type, bytes));
     case 'duration':
-      return quoted(bytes, durationText(type.unit));
+      return quoted(durationText(bytes, type.unit));
     case 'interval':
-      return quoted(bytes, intervalText(type.unit));
+      return quoted(intervalText(bytes, type));
     case 'list':
     case 'large_list':
     case 'map': {
       const item = cellOf(field.children[0]!, data.children[0]!, context);
-      return (out, row) => list(out, item, data.offsets[row]!, data.offsets[row + 1]!);
+      return { write: (out, row) => list(out, item, data.offsets[row]!, data.offsets[row + 1]!) };
     }
     case 'fixed_size_list':
       return fixedList(field, type.listSize, data, context);
     case 'struct':
-      return objects(
+      return new ObjectText(
         field.children,
         field.children.map((child, i) => cellOf(child, data.children[i]!, context)),
       );
   }
 }
 
+const base64 = (valueAt: (row: number) => Buffer): Cell => ({
+  write: (out, row) => out.ascii(`"${valueAt(row).toString('base64')}"`),
+});
+
+const writeBool: WriteColumn<Buffer> = (bits, out, row) => out.fixed(bitAt(bits, row) ? trueText : falseText);
+
+const writeText: WriteColumn<{ readonly source: DataView; readonly offsets: Uint32Array }> = (
+  { source, offsets },
+  out,
+  row,
+) => out.text(source, offsets[row]!, offsets[row + 1]!);
+
 /** JSON objects with a member for each field. */
-export function objects(fields: readonly Field[], cells: readonly WriteCell[]): WriteCell {
-  if (fields.length === 0) return (out) => out.ascii('{}');
-  const names = fields.map(({ name }, i) => Buffer.from(`${i === 0 ? '{' : ','}${JSON.stringify(name)}:`));
-  return (out, row) => {
-    for (let i = 0; i < cells.length; i++) {
-      out.raw(names[i]!);
-      cells[i]!(out, row);
+export class ObjectText implements Cell {
+  readonly #names: readonly FixedText[];
+  readonly #cells: readonly Cell[];
+
+  constructor(fields: readonly Field[], cells: readonly Cell[]) {
+    this.#names = fields.map(({ name }, i) => fixedText(`${i === 0 ? '{' : ','}${JSON.stringify(name)}:`));
+    this.#cells = cells;
+  }
+
+  write(out: TextOut, row: number): void {
+    const names = this.#names;
+    const cells = this.#cells;
+    if (names.length === 0) out.byte(openObject);
+    for (let i = 0; i < names.length; i++) {
+      out.fixed(names[i]!);
+      cells[i]!.write(out, row);
     }
     out.byte(closeObject);
-  };
-}
-
-function items(out: TextOut, item: WriteCell, start: number, end: number): void {
-  out.byte(openList);
-  for (let at = start; at < end; at++) {
-    if (at > start) out.byte(comma);
-    item(out, at);
   }
 }
 
-function list(out: TextOut, item: WriteCell, start: number, end: number): void {
+function items(out: TextOut, item: Cell, start: number, end: number): void {
+  out.byte(openList);
+  for (let at = start; at < end; at++) {
+    if (at > start) out.byte(comma);
+    item.write(out, at);
+  }
+}
+
+function list(out: TextOut, item: Cell, start: number, end: number): void {
   items(out, item, start, end);
   out.byte(closeList);
 }
 
-function fixedList(field: Field, size: number, data: ColumnData, context: CellContext): WriteCell {
+function fixedList(field: Field, size: number, data: ColumnData, context: CellContext): Cell {
   const item = cellOf(field.children[0]!, data.children[0]!, context);
   if (context.vectors === 'full' || !isVector(field) || size <= previewValues)
-    return (out, row) => list(out, item, row * size, (row + 1) * size);
-  const rest = Buffer.from(`,"… ${size - previewValues} more"]`);
-  return (out, row) => {
-    items(out, item, row * size, row * size + previewValues);
-    out.raw(rest);
+    return { write: (out, row) => list(out, item, row * size, (row + 1) * size) };
+  const rest = fixedText(`,"… ${size - previewValues} more"]`);
+  return {
+    write: (out, row) => {
+      items(out, item, row * size, row * size + previewValues);
+      out.fixed(rest);
+    },
   };
 }
 
-function encoded(field: Field, data: ColumnData, context: CellContext): WriteCell {
+function encoded(field: Field, data: ColumnData, context: CellContext): Cell {
   const width = field.dictionary!.index.bitWidth / 8;
   const values = { ...field, dictionary: undefined, nullable: true };
   const parts = context.valuesOf(field);
@@ -128,55 +156,62 @@ function encoded(field: Field, data: ColumnData, context: CellContext): WriteCel
   const bytes = asBuffer(data.bytes);
   const indexAt = (row: number): number =>
     width === 8 ? Number(bytes.readBigUInt64LE(row * 8)) : bytes.readUIntLE(row * width, width);
-  return (out, row) => {
-    let index = indexAt(row);
-    for (const [part, { length }] of parts.entries()) {
-      if (index < length) return cells[part]!(out, index);
-      index -= length;
-    }
-    throw new Error('an index lies outside its dictionary');
+  return {
+    write(out, row) {
+      let index = indexAt(row);
+      const at = parts.findIndex(({ length }) => {
+        if (index < length) return true;
+        index -= length;
+        return false;
+      });
+      if (at < 0) throw new Error('an index lies outside its dictionary');
+      cells[at]!.write(out, index);
+    },
   };
 }
 
-function integers(bytes: Buffer, { bitWidth, signed }: Extract<DataType, { readonly kind: 'int' }>): WriteCell {
+function integers(bytes: Buffer, { bitWidth, signed }: Extract<DataType, { readonly kind: 'int' }>): Cell {
   switch (bitWidth) {
     case 8:
-      return (out, row) => out.integer(signed ? bytes.readInt8(row) : bytes.readUInt8(row));
+      return cell(signed ? new Int8Array(...placeOf(bytes, 1)) : bytes, writeInteger);
     case 16:
-      return (out, row) => out.integer(signed ? bytes.readInt16LE(row * 2) : bytes.readUInt16LE(row * 2));
+      return cell(new (signed ? Int16Array : Uint16Array)(...placeOf(bytes, 2)), writeInteger);
     case 32:
-      return (out, row) => out.integer(signed ? bytes.readInt32LE(row * 4) : bytes.readUInt32LE(row * 4));
+      return cell(new (signed ? Int32Array : Uint32Array)(...placeOf(bytes, 4)), writeInteger);
     case 64:
-      return (out, row) => {
-        const at = row * 8;
-        const high = signed ? bytes.readInt32LE(at + 4) : bytes.readUInt32LE(at + 4);
-        const value = high * 2 ** 32 + bytes.readUInt32LE(at);
-        if (Number.isSafeInteger(value)) out.integer(value);
-        else out.ascii(`"${signed ? bytes.readBigInt64LE(at) : bytes.readBigUInt64LE(at)}"`);
-      };
+      return cell({ words: wordsOf(bytes), signed }, writeLong);
   }
 }
 
-function floats(bytes: Buffer, bitWidth: 16 | 32 | 64): WriteCell {
+const writeInteger: WriteColumn<{ readonly [row: number]: number }> = (values, out, row) => out.integer(values[row]!);
+
+const writeLong: WriteColumn<{ readonly words: Int32Array; readonly signed: boolean }> = (
+  { words, signed },
+  out,
+  row,
+) => {
+  const upper = words[2 * row + 1]!;
+  const high = signed ? upper : upper >>> 0;
+  const low = words[2 * row]! >>> 0;
+  const value = high * 2 ** 32 + low;
+  if (Number.isSafeInteger(value)) out.integer(value);
+  else out.ascii(`"${(BigInt(high) << 32n) | BigInt(low)}"`);
+};
+
+function floats(bytes: Buffer, bitWidth: 16 | 32 | 64): Cell {
   switch (bitWidth) {
     case 64:
-      return (
-        (values) => (out, row) =>
-          out.double(values[row]!)
-      )(new Float64Array(aligned(bytes)));
+      return cell(new Float64Array(...placeOf(bytes, 8)), writeDouble);
     case 32:
-      return (
-        (values) => (out, row) =>
-          out.single(values[row]!)
-      )(new Float32Array(aligned(bytes)));
+      return cell(new Float32Array(...placeOf(bytes, 4)), writeSingle);
     case 16:
       // Five digits tell all half floats apart.
-      return (out, row) => out.double(Number(halfFloat(bytes.readUInt16LE(row * 2)).toPrecision(5)));
+      return { write: (out, row) => out.double(Number(halfFloat(bytes.readUInt16LE(row * 2)).toPrecision(5))) };
   }
 }
 
-/** The bytes where a view of wider numbers may begin. */
-const aligned = (bytes: Buffer): ArrayBuffer => Uint8Array.from(bytes).buffer;
+const writeDouble: WriteColumn<Float64Array> = (values, out, row) => out.double(values[row]!);
+const writeSingle: WriteColumn<Float32Array> = (values, out, row) => out.single(values[row]!);
 
 /** IEEE 754, binary16. */
 function halfFloat(bits: number): number {
@@ -188,15 +223,16 @@ function halfFloat(bits: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-function decimals(bytes: Buffer, { bitWidth, scale }: Extract<DataType, { readonly kind: 'decimal' }>): WriteCell {
+function decimals(bytes: Buffer, { bitWidth, scale }: Extract<DataType, { readonly kind: 'decimal' }>): Cell {
   const words = bitWidth / 32;
-  return (out, row) => {
+  const write = (out: TextOut, row: number): void => {
     let value = BigInt(bytes.readInt32LE((row * words + words - 1) * 4));
     for (let word = words - 2; word >= 0; word--) {
       value = (value << 32n) | BigInt(bytes.readUInt32LE((row * words + word) * 4));
     }
     out.ascii(`"${scaled(value, scale)}"`);
   };
+  return { write };
 }
 
 function scaled(value: bigint, scale: number): string {
@@ -205,10 +241,10 @@ function scaled(value: bigint, scale: number): string {
   return `${value < 0n ? '-' : ''}${digits.slice(0, -scale)}.${digits.slice(-scale)}`;
 }
 
-const quoted =
-  (bytes: Buffer, write: (out: TextOut, bytes: Buffer, row: number) => void): WriteCell =>
-  (out, row) => {
-    out.byte(quote);
-    write(out, bytes, row);
-    out.byte(quote);
-  };
+const quoted = (value: Cell): Cell => cell(value, writeQuoted);
+
+const writeQuoted: WriteColumn<Cell> = (value, out, row) => {
+  out.byte(quote);
+  value.write(out, row);
+  out.byte(quote);
+};

@@ -4,30 +4,39 @@ import { type ColumnData, readBatch } from '../../arrow/column/column-data.ts';
 import { type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
 import { readSchemaTable } from '../../arrow/schema/read-schema.ts';
 import { type Field, typeName } from '../../arrow/schema/schema.ts';
-import type { TextFormat, VectorText } from '../answer-form.ts';
-import { cellOf, isVector, objects, type WriteCell } from './cell-text.ts';
-import { TextOut } from './text-out.ts';
+import type { AnswerForm, TextFormat, VectorText } from '../answer-form.ts';
+import { cellOf, isVector, ObjectText } from './cell-text.ts';
+import type { Cell } from './column-cell.ts';
+import { fixedText, TextOut } from './text-out.ts';
 
-/** A part has about so many bytes, and is never less than a row. */
-const partBytes = 64 * 1024;
+/** The memory of a large result is used again, since V8 would collect all garbage each time that so much of it has gathered. */
+const buffers = 3;
 
 /** What stands before the first row, between two, and behind each. */
 const around = {
-  json: ['\n', ',\n', ''].map((text) => Buffer.from(text)),
-  ndjson: ['', '', '\n'].map((text) => Buffer.from(text)),
-  csv: ['', '', '\r\n'].map((text) => Buffer.from(text)),
-} as unknown as Readonly<Record<TextFormat, readonly [first: Buffer, between: Buffer, behind: Buffer]>>;
+  json: [fixedText('\n'), fixedText(',\n'), fixedText('')],
+  ndjson: [fixedText(''), fixedText(''), fixedText('\n')],
+  csv: [fixedText(''), fixedText(''), fixedText('\r\n')],
+} as const;
 
+type RowLine = ObjectText | CsvLine;
+
+/** A part is good until `buffers - 1` more were asked for. */
 export class RowText {
   readonly #format: TextFormat;
   readonly #vectors: VectorText;
-  readonly #out = new TextOut(2 * partBytes);
+  readonly #partBytes: number;
+  /** The first is small, as most results are. */
+  readonly #outs = [new TextOut(16 * 1024)];
+  #parts = 0;
   #isBegun = false;
   #rows = 0;
 
-  constructor(format: TextFormat, vectors: VectorText) {
+  /** Every part but the last has at least `partBytes`, and ends with a row. */
+  constructor({ format, vectors }: Extract<AnswerForm, { readonly kind: 'text' }>, partBytes: number) {
     this.#format = format;
     this.#vectors = vectors;
+    this.#partBytes = partBytes;
   }
 
   /** In the files so far. */
@@ -39,7 +48,7 @@ export class RowText {
     const { schema, dictionaries, batches } = readFooter(file);
     const all = readSchemaTable(schema).fields;
     const fields = all.filter((field) => this.#vectors !== 'omit' || !isVector(field));
-    if (!this.#isBegun) yield Buffer.from(this.#head(fields));
+    if (!this.#isBegun) this.#out.raw(Buffer.from(this.#head(fields)));
     this.#isBegun = true;
     const valuesOf = (field: Field): readonly ColumnData[] =>
       dictionaries
@@ -52,12 +61,20 @@ export class RowText {
       const cells = fields.map((field) =>
         cellOf(field, data[all.indexOf(field)]!, { vectors: this.#vectors, valuesOf }),
       );
-      yield* this.#lines(this.#format === 'csv' ? csvLine(cells) : objects(fields, cells), batch.rows);
+      yield* this.#lines(this.#format === 'csv' ? new CsvLine(cells) : new ObjectText(fields, cells), batch.rows);
     }
   }
 
   *end(): Generator<Buffer, void, void> {
-    if (this.#format === 'json') yield Buffer.from(this.#rows === 0 ? ']}\n' : '\n]}\n');
+    if (this.#format === 'json') this.#out.ascii(this.#rows === 0 ? ']}\n' : '\n]}\n');
+    yield this.#out.take();
+  }
+
+  get #out(): TextOut {
+    const turn = this.#parts % buffers;
+    const out = this.#outs[turn] ?? new TextOut(this.#partBytes * 1.25);
+    this.#outs[turn] = out;
+    return out;
   }
 
   #head(fields: readonly Field[]): string {
@@ -73,22 +90,23 @@ export class RowText {
     }
   }
 
-  *#lines(line: WriteCell, rows: number): Generator<Buffer, void, void> {
-    for (let row = 0; row < rows; ) {
-      row = this.#fill(line, row, rows);
-      yield this.#out.take();
+  *#lines(line: RowLine, rows: number): Generator<Buffer, void, void> {
+    for (let row = this.#fill(line, 0, rows); row < rows; row = this.#fill(line, row, rows)) {
+      const part = this.#out.take();
+      this.#parts += 1;
+      yield part;
     }
   }
 
   /** Writes rows until a part is full. Answers the next row. */
-  #fill(line: WriteCell, from: number, rows: number): number {
+  #fill(line: RowLine, from: number, rows: number): number {
     const [first, between, behind] = around[this.#format];
     const out = this.#out;
     let row = from;
-    for (; row < rows && out.at < partBytes; row++) {
-      out.raw(this.#rows === 0 ? first : between);
-      line(out, row);
-      out.raw(behind);
+    for (; row < rows && out.at < this.#partBytes; row++) {
+      out.fixed(this.#rows === 0 ? first : between);
+      line.write(out, row);
+      out.fixed(behind);
       this.#rows += 1;
     }
     return row;
@@ -97,16 +115,23 @@ export class RowText {
 
 const [comma, quote] = [0x2c, 0x22];
 
-const csvLine =
-  (cells: readonly WriteCell[]): WriteCell =>
-  (out, row) => {
+class CsvLine {
+  readonly #cells: readonly Cell[];
+
+  constructor(cells: readonly Cell[]) {
+    this.#cells = cells;
+  }
+
+  write(out: TextOut, row: number): void {
+    const cells = this.#cells;
     for (let i = 0; i < cells.length; i++) {
       if (i > 0) out.byte(comma);
       const start = out.at;
-      cells[i]!(out, row);
+      cells[i]!.write(out, row);
       toCsv(out, start);
     }
-  };
+  }
+}
 
 /** Makes a cell of the JSON from `start` on. NULL is empty, an empty text a pair of quotation marks, and what is nested its JSON. */
 function toCsv(out: TextOut, start: number): void {
@@ -115,23 +140,10 @@ function toCsv(out: TextOut, start: number): void {
     if (first === 0x6e) out.at = start;
     return;
   }
-  if (first === quote && isPlain(out.bytes, start + 1, out.at - 1)) {
-    out.bytes.copyWithin(start, start + 1, out.at - 1);
-    out.at -= 2;
-    return;
-  }
+  if (first === quote && out.unquoted(start)) return;
   const json = out.bytes.toString('utf8', start, out.at);
   out.at = start;
   out.raw(Buffer.from(csvText(first === quote ? (JSON.parse(json) as string) : json)));
-}
-
-/** Whether a text stands in a cell without quotation marks, and without what JSON escapes. */
-function isPlain(bytes: Uint8Array, start: number, end: number): boolean {
-  for (let at = start; at < end; at++) {
-    const byte = bytes[at];
-    if (byte === comma || byte === 0x5c) return false;
-  }
-  return end > start;
 }
 
 const csvText = (text: string): string =>

@@ -1,77 +1,98 @@
 /** Times as ISO 8601 has them. A fraction of a second that is zero is left out. */
 import type { DataType, TimeUnit } from '../../arrow/schema/schema.ts';
+import { type Cell, cell, type WriteColumn, wordsOf } from './column-cell.ts';
 import type { TextOut } from './text-out.ts';
 
 type Temporal = Extract<DataType, { readonly kind: 'date' | 'time' | 'timestamp' }>;
-/** Writes the value in a row. */
-type TimeText = (out: TextOut, bytes: Buffer, row: number) => void;
-
 const perSecond: Readonly<Record<TimeUnit, number>> = { s: 1, ms: 1_000, us: 1_000_000, ns: 1_000_000_000 };
 const fractionDigits: Readonly<Record<TimeUnit, number>> = { s: 0, ms: 3, us: 6, ns: 9 };
 const daySeconds = 86_400;
 const [dash, colon, point, letterT] = [0x2d, 0x3a, 0x2e, 0x54];
 
-export function temporalText(type: Temporal): TimeText {
+export function temporalText(type: Temporal, bytes: Buffer): Cell {
   switch (type.kind) {
     case 'date':
-      if (type.unit === 'day') return (out, bytes, row) => writeDate(out, bytes.readInt32LE(row * 4));
-      return (out, bytes, row) => writeMidnightOr(out, secondsAt(bytes, row, 'ms'));
-    case 'time': {
-      const { unit } = type;
-      if (unit === 'us' || unit === 'ns')
-        return (out, bytes, row) => writeClock(out, secondsAt(bytes, row, unit), unit);
-      return (out, bytes, row) => writeClock(out, split(bytes.readInt32LE(row * 4), unit), unit);
-    }
+      return type.unit === 'day' ? cell(wordsOf(bytes), writeDay) : inSeconds(bytes, 'ms', writeMidnightOr);
+    case 'time':
+      if (type.unit === 'us' || type.unit === 'ns') return inSeconds(bytes, type.unit, writeClock);
+      return shortTime(wordsOf(bytes), type.unit);
     case 'timestamp':
-      return timestampText(type.unit, type.timezone);
+      return timestampText(bytes, type.unit, type.timezone);
   }
 }
 
+const writeDay: WriteColumn<Int32Array> = (days, out, row) => writeDate(out, days[row]!);
+
+function shortTime(values: Int32Array, unit: TimeUnit): Cell {
+  const per = perSecond[unit];
+  const write = (out: TextOut, row: number): void => {
+    const value = values[row]!;
+    const whole = Math.floor(value / per);
+    const day = Math.floor(whole / daySeconds);
+    writeClock(out, day, whole - day * daySeconds, value - whole * per, unit);
+  };
+  return { write };
+}
+
+/** A day since 1970, its seconds, and a fraction in the unit: small whole numbers, for which V8 takes no memory. */
+type WriteTime = (out: TextOut, day: number, second: number, fraction: number, unit: TimeUnit) => void;
+
+interface TimeColumn {
+  readonly words: Int32Array;
+  readonly unit: TimeUnit;
+  readonly per: number;
+  readonly write: WriteTime;
+}
+
+/** Eight bytes each. */
+const inSeconds = (bytes: Buffer, unit: TimeUnit, write: WriteTime): Cell =>
+  cell({ words: wordsOf(bytes), unit, per: perSecond[unit], write }, writeInSeconds);
+
+const writeInSeconds: WriteColumn<TimeColumn> = ({ words, unit, per, write }, out, row) => {
+  const high = words[2 * row + 1]!;
+  const low = words[2 * row]! >>> 0;
+  const value = high * 2 ** 32 + low;
+  const perDay = per * daySeconds;
+  if (Number.isSafeInteger(value)) {
+    const day = Math.floor(value / perDay);
+    const ofDay = value - day * perDay;
+    const second = Math.floor(ofDay / per);
+    write(out, day, second, ofDay - second * per, unit);
+    return;
+  }
+  const exact = (BigInt(high) << 32n) | BigInt(low);
+  const ofDay = Number(((exact % BigInt(perDay)) + BigInt(perDay)) % BigInt(perDay));
+  const second = Math.floor(ofDay / per);
+  write(out, Number((exact - BigInt(ofDay)) / BigInt(perDay)), second, ofDay - second * per, unit);
+};
+
 /** So many seconds. */
-export const durationText =
-  (unit: TimeUnit): TimeText =>
-  (out, bytes, row) => {
+export function durationText(bytes: Buffer, unit: TimeUnit): Cell {
+  const per = BigInt(perSecond[unit]);
+  const write = (out: TextOut, row: number): void => {
     const value = bytes.readBigInt64LE(row * 8);
     const size = value < 0n ? -value : value;
-    const per = BigInt(perSecond[unit]);
     out.ascii(`${value < 0n ? '-' : ''}PT${size / per}`);
     writeFraction(out, Number(size % per), unit);
     out.ascii('S');
   };
+  return { write };
+}
 
-export function intervalText(unit: Extract<DataType, { readonly kind: 'interval' }>['unit']): TimeText {
-  switch (unit) {
-    case 'year_month':
-      return (out, bytes, row) => out.ascii(`P${bytes.readInt32LE(row * 4)}M`);
-    case 'day_time':
-      return (out, bytes, row) =>
-        out.ascii(`P${bytes.readInt32LE(row * 8)}DT${bytes.readInt32LE(row * 8 + 4) / 1_000}S`);
-    case 'month_day_nano':
-      return (out, bytes, row) => {
+export function intervalText(bytes: Buffer, { unit }: Extract<DataType, { readonly kind: 'interval' }>): Cell {
+  const textAt = (row: number): string => {
+    switch (unit) {
+      case 'year_month':
+        return `P${bytes.readInt32LE(row * 4)}M`;
+      case 'day_time':
+        return `P${bytes.readInt32LE(row * 8)}DT${bytes.readInt32LE(row * 8 + 4) / 1_000}S`;
+      case 'month_day_nano': {
         const [months, days] = [bytes.readInt32LE(row * 16), bytes.readInt32LE(row * 16 + 4)];
-        out.ascii(`P${months}M${days}DT${Number(bytes.readBigInt64LE(row * 16 + 8)) / 1e9}S`);
-      };
-  }
-}
-
-interface Seconds {
-  readonly whole: number;
-  /** In the unit, from zero. */
-  readonly fraction: number;
-}
-
-function split(value: number, unit: TimeUnit): Seconds {
-  const whole = Math.floor(value / perSecond[unit]);
-  return { whole, fraction: value - whole * perSecond[unit] };
-}
-
-function secondsAt(bytes: Buffer, row: number, unit: TimeUnit): Seconds {
-  const value = bytes.readInt32LE(row * 8 + 4) * 2 ** 32 + bytes.readUInt32LE(row * 8);
-  if (Number.isSafeInteger(value)) return split(value, unit);
-  const exact = bytes.readBigInt64LE(row * 8);
-  const per = BigInt(perSecond[unit]);
-  const fraction = ((exact % per) + per) % per;
-  return { whole: Number((exact - fraction) / per), fraction: Number(fraction) };
+        return `P${months}M${days}DT${Number(bytes.readBigInt64LE(row * 16 + 8)) / 1e9}S`;
+      }
+    }
+  };
+  return { write: (out, row) => out.ascii(textAt(row)) };
 }
 
 function writeFraction(out: TextOut, fraction: number, unit: TimeUnit): void {
@@ -92,8 +113,8 @@ function writeDate(out: TextOut, days: number): void {
     return;
   }
   // From 1 March of year 0 on, so that a leap day is the last of its year (Hinnant, "chrono-compatible low-level date algorithms").
-  const shifted = days + daysBefore1970 - 60;
-  const era = Math.floor(shifted / daysIn400Years);
+  const shifted = (days + daysBefore1970 - 60) | 0;
+  const era = shifted < 0 ? -1 : (shifted / daysIn400Years) | 0;
   const dayOfEra = shifted - era * daysIn400Years;
   const leapDays = ((dayOfEra / 1_460) | 0) - ((dayOfEra / 36_524) | 0) + ((dayOfEra / 146_096) | 0);
   const yearOfEra = ((dayOfEra - leapDays) / 365) | 0;
@@ -106,34 +127,33 @@ function writeDate(out: TextOut, days: number): void {
   out.triple(year - century * 100, month, dayOfYear - (((153 * fromMarch + 2) / 5) | 0) + 1, dash);
 }
 
-function writeClock(out: TextOut, { whole, fraction }: Seconds, unit: TimeUnit): void {
-  const second = (whole - Math.floor(whole / daySeconds) * daySeconds) | 0;
+function writeClock(out: TextOut, _day: number, second: number, fraction: number, unit: TimeUnit): void {
   const minute = (second / 60) | 0;
   const hour = (minute / 60) | 0;
   out.triple(hour, minute - hour * 60, second - minute * 60, colon);
   writeFraction(out, fraction, unit);
 }
 
-function writeTime(out: TextOut, seconds: Seconds, unit: TimeUnit): void {
-  writeDate(out, Math.floor(seconds.whole / daySeconds));
+function writeTime(out: TextOut, day: number, second: number, fraction: number, unit: TimeUnit): void {
+  writeDate(out, day);
   out.byte(letterT);
-  writeClock(out, seconds, unit);
+  writeClock(out, day, second, fraction, unit);
 }
 
-function writeMidnightOr(out: TextOut, seconds: Seconds): void {
-  if (seconds.whole % daySeconds === 0 && seconds.fraction === 0) writeDate(out, seconds.whole / daySeconds);
-  else writeTime(out, seconds, 'ms');
+function writeMidnightOr(out: TextOut, day: number, second: number, fraction: number): void {
+  if (second === 0 && fraction === 0) writeDate(out, day);
+  else writeTime(out, day, second, fraction, 'ms');
 }
 
-function timestampText(unit: TimeUnit, timezone: string | undefined): TimeText {
-  if (timezone === undefined) return (out, bytes, row) => writeTime(out, secondsAt(bytes, row, unit), unit);
+function timestampText(bytes: Buffer, unit: TimeUnit, timezone: string | undefined): Cell {
+  if (timezone === undefined) return inSeconds(bytes, unit, writeTime);
   const offsetOf = zoneOffset(timezone);
-  return (out, bytes, row) => {
-    const { whole, fraction } = secondsAt(bytes, row, unit);
-    const offset = offsetOf(whole);
-    writeTime(out, { whole: whole + offset, fraction }, unit);
+  return inSeconds(bytes, unit, (out, day, second, fraction) => {
+    const offset = offsetOf(day * daySeconds + second);
+    const daysLater = Math.floor((second + offset) / daySeconds);
+    writeTime(out, day + daysLater, second + offset - daysLater * daySeconds, fraction, unit);
     writeOffset(out, offset);
-  };
+  });
 }
 
 function writeOffset(out: TextOut, seconds: number): void {

@@ -1,0 +1,35 @@
+/** A column as what writes its values. */
+import type { TextOut } from './text-out.ts';
+
+/** Writes the value in a row. */
+export interface Cell {
+  write(out: TextOut, row: number): void;
+}
+
+/** Functions that live as long as the process, since V8 drops the machine code of those that nobody holds. */
+export type WriteColumn<Column> = (column: Column, out: TextOut, row: number) => void;
+
+class ColumnCell<Column> implements Cell {
+  readonly #column: Column;
+  readonly #write: WriteColumn<Column>;
+
+  constructor(column: Column, write: WriteColumn<Column>) {
+    this.#column = column;
+    this.#write = write;
+  }
+
+  write(out: TextOut, row: number): void {
+    this.#write(this.#column, out, row);
+  }
+}
+
+export const cell = <Column>(column: Column, write: WriteColumn<Column>): Cell => new ColumnCell(column, write);
+
+/** Where values of a width lie. */
+export const placeOf = (bytes: Uint8Array, width: number): [ArrayBuffer, number, number] => [
+  bytes.buffer as ArrayBuffer,
+  bytes.byteOffset,
+  Math.floor(bytes.length / width),
+];
+
+export const wordsOf = (bytes: Uint8Array): Int32Array => new Int32Array(...placeOf(bytes, 4));
