@@ -27,7 +27,7 @@ class Service:
         data = self.folder / "data"
         self.data = data
         self.token = self.token_of("lancegate:admin")
-        key = self._say("api-key", "create", "--subject", "tester", "--scope", "lancegate:admin", "--data", data)
+        key = self._say("api-key", "create", "--subject", "tester", "--scope", "lancegate:admin", "--allow-unknown", "--data", data)
         self.api_key = re.search(r"lgk_\S+", key).group(0)
         serve = [NODE, PROGRAM, "serve", "--port", "0", "--data", data, "--log-level", "warn", *self.flags]
         self.process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=self.log, env={**environment(), **self.env})
