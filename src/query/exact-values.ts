@@ -1,6 +1,6 @@
 /**
- * Where an expression is computed with a loss that the engine tells nobody of: sums and products of integers begin again at the other
- * end of their type, and a cast to a short float makes infinity of a number that is too large for it.
+ * Finds the rows for which the engine computes an expression wrongly and reports no error: a sum or product of integers overflows and
+ * wraps around, and a cast to a short float makes infinity of a number that is too large for it.
  */
 import { quoteSegment } from '../arrow/schema/field-path.ts';
 import type { DataType, Field } from '../arrow/schema/schema.ts';

@@ -239,6 +239,13 @@ describe('a version that a program of Lance proposes', () => {
     const [first = Buffer.of(), added = Buffer.of()] = fragments(proposed);
     const endless = edit(fragment, added, { physicalRows: 2 ** 31 });
     refused(await create(edited(proposed, { fragments: [first, endless] })), 400, 13);
+    const beyond = edit(fragment, added, { physicalRows: 2 ** 32 + 1 });
+    refused(
+      await create(edited(proposed, { fragments: [first, beyond] })),
+      400,
+      13,
+      /more rows than there are addresses/,
+    );
     const identified = edit(fragment, added, { rowIds: Buffer.of(10, 6, 10, 4, 8, 1, 16, 2) });
     refused(
       await create(edited(proposed, { fragments: [first, identified] })),

@@ -178,6 +178,8 @@ test('a sum of integers beyond their type is refused, and does not begin again a
     ['most', 'CAST(most AS BIGINT) * 2'],
     ['most', 'most * most * most'],
     ['most', 'small * small + most'],
+    ['most', 'small * small + id'],
+    ['most', 'CAST(most AS BIGINT) + CAST(most AS BIGINT)'],
     ['most', 'coalesce(CASE WHEN most > 5 THEN most + 1 ELSE most END)'],
     ['most', '1 + small'],
     ['least', 'least - 1'],

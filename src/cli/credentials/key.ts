@@ -7,8 +7,7 @@ import { dayMs, durationMs } from '../../config/value-types.ts';
 import { type CliContext, CliError, type CommandGroup, write } from '../command.ts';
 import { credentialSettings, readCommandLine } from '../command-line.ts';
 import { runningService } from '../remote/running-service.ts';
-import { requireKnownScopes } from './minted-scopes.ts';
-import { accessOptions, makingSettings, requireCredentials, requireServed, splitScopes } from './token.ts';
+import { accessOptions, makingSettings, requireCredentials, requireUse, splitScopes } from './token.ts';
 
 const createOptions = {
   ...accessOptions,
@@ -55,10 +54,8 @@ async function createKey(args: readonly string[], context: CliContext): Promise<
   const config = reading.values;
   const { subject, groups, expires } = given;
   const scopes = splitScopes(given.scope);
-  if (!given.allowUnknown) {
-    requireServed(config, context);
-    await requireKnownScopes(scopes, config, runningService(dataFolderAt(config.dataFolder), context), context);
-  }
+  const service = runningService(dataFolderAt(config.dataFolder), context);
+  if (!given.allowUnknown) await requireUse(scopes, config, service, context);
   const expiresAtMs = expires === undefined ? undefined : context.clock.nowMs() + expires;
   await using credentials = await context.openCredentials(config);
   const store = new ApiKeyStore(credentials.apiKeys, context.clock);

@@ -5,7 +5,7 @@ import { type Config, settings } from '../../config/settings.ts';
 import { boolean, dayMs, durationMs, listOf, text } from '../../config/value-types.ts';
 import { type CliContext, CliError, type Command, write } from '../command.ts';
 import { credentialSettings, readCommandLine } from '../command-line.ts';
-import { requireOwnIssuer, runningService } from '../remote/running-service.ts';
+import { type RunningService, requireOwnIssuer, runningService } from '../remote/running-service.ts';
 import { requireKnownScopes } from './minted-scopes.ts';
 
 /** Whom a credential stands for and what it allows. */
@@ -48,10 +48,7 @@ export const tokenCommand: Command = {
     const scopes = splitScopes(given.scope);
     const service = runningService(dataFolderAt(config.dataFolder), context);
     requireOwnIssuer(config, service);
-    if (!given.allowUnknown) {
-      requireServed(config, context);
-      await requireKnownScopes(scopes, config, service, context);
-    }
+    if (!given.allowUnknown) await requireUse(scopes, config, service, context);
     await using credentials = await context.openCredentials(config);
     const issuer = await OwnIssuer.open(credentials.issuerKeys, context.clock);
     const token = await issuer.mint({
@@ -64,11 +61,19 @@ export const tokenCommand: Command = {
   },
 };
 
+/** A credential that no service accepts, or that allows nothing, is a slip. */
+export async function requireUse(
+  scopes: readonly string[],
+  config: Config,
+  service: RunningService | undefined,
+  context: Pick<CliContext, 'fileExists' | 'readFile'>,
+): Promise<void> {
+  requireServed(config, context);
+  await requireKnownScopes(scopes, config, service, context);
+}
+
 /** A mistyped folder would get credentials of its own, which no service accepts. Nothing is made in it before this. */
-export function requireServed(
-  { catalogUrl, dataFolder }: Config,
-  { fileExists }: Pick<CliContext, 'fileExists'>,
-): void {
+function requireServed({ catalogUrl, dataFolder }: Config, { fileExists }: Pick<CliContext, 'fileExists'>): void {
   if (catalogUrl !== undefined || fileExists(dataFolderAt(dataFolder).catalogFile)) return;
   throw new CliError(
     `no service ever ran in ${dataFolder}: there is no catalog that this user can see. --data names the data folder of a ` +

@@ -91,6 +91,8 @@ const leastBytesOfField = 12;
 const fewFields = 10_000;
 
 const mostFragmentId = 2 ** 32 - 1;
+/** A row's address has 32 bits for its place in the fragment. */
+const mostRowsOfFragment = 2 ** 32;
 
 /** In memory each part takes hundreds of bytes, and it may have been written in two. `within`: the field whose parts count, too. */
 function requireUsualParts(message: Uint8Array, within: number): void {
@@ -136,6 +138,8 @@ function requireFragmentIds({ fragments, maxFragmentId }: Manifest): void {
   const largest = fragments.reduce((most, { id }) => Math.max(most, id), -1);
   const isInRange = largest <= (maxFragmentId ?? mostFragmentId) && (maxFragmentId ?? 0) < mostFragmentId;
   if (!isInRange) throw new UnfitManifest('it has a fragment with an id above the largest that it names');
+  const endless = fragments.find(({ rows }) => rows > mostRowsOfFragment);
+  if (endless !== undefined) throw new UnfitManifest(`fragment ${endless.id} has more rows than there are addresses`);
 }
 
 /** Rows are known by fragment and position. */

@@ -6,7 +6,7 @@ export interface Cell {
   write(out: TextOut, row: number): void;
 }
 
-/** Functions that live as long as the process, since V8 drops the machine code of those that nobody holds. */
+/** These functions live as long as the process: V8 drops the machine code of a function that it collects. */
 export type WriteColumn<Column> = (column: Column, out: TextOut, row: number) => void;
 
 class ColumnCell<Column> implements Cell {
