@@ -10,6 +10,7 @@ import { type IpcFile, readFooter } from '../arrow/format/ipc-file.ts';
 import { formatFieldPath, parseFieldPath, quoteSegment, resolveField } from '../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../arrow/schema/read-schema.ts';
 import type { Field } from '../arrow/schema/schema.ts';
+import { checkStorableFields } from '../arrow/schema/schema-rules.ts';
 import type { ChangeStep, ColumnChange, NewColumn, UpdateStep } from '../engine/port/change.ts';
 import type { Snapshot } from '../engine/port/dataset.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
@@ -65,11 +66,8 @@ async function requireExactColumns(rows: ReadableRows, columns: readonly NewColu
     ...{ column, expression },
     exact: exactFormsOf(expression, fields),
   }));
-  const given = await withTypes(
-    rows,
-    values.filter(({ exact }) => mayLose(exact)),
-    undefined,
-  );
+  const given = await withTypes(rows, values, undefined);
+  checkStorableFields(given.map(({ given: field, column }) => ({ ...field, name: column })));
   await requireExact(
     rows,
     given.map((value) => ({ ...value, target: value.given })),

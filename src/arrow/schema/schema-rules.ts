@@ -4,6 +4,7 @@ import { LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath, refuseColumn } from './field-path.ts';
 import { absentFields, fittedSchema, isNull, targetOf } from './fitted-schema.ts';
 import { type DataType, type Field, type Schema, typeName } from './schema.ts';
+import { isKnownZone } from './time-zones.ts';
 
 /** Columns that this service may add to what it hands the engine. */
 const reservedPrefix = '__lancegate_';
@@ -54,27 +55,30 @@ export function checkNames(schema: Schema): void {
   checkSiblings(schema.fields, [], false);
 }
 
-/** Lance keeps the type as text whose parts a colon separates, and panics on a zone that holds one. */
-export const storableZone = /^(?!-$)[\w+\-/ ]+$/;
+const unstorable = (field: Field): string | undefined => unstorableType(field) ?? unstorableMetadata(field);
 
 function unstorableType(field: Field): string | undefined {
   const { type } = field;
   if (type.kind === 'interval' || type.kind === 'map') return 'cannot be read back by clients';
   if (type.kind === 'decimal' && type.bitWidth < 128) return 'cannot be stored; decimal128 and decimal256 can';
-  if (type.kind === 'timestamp' && type.timezone !== undefined && !storableZone.test(type.timezone)) {
-    return 'cannot be stored: its time zone must be a name such as UTC or Europe/Berlin; cast one of a fixed offset to UTC';
+  if (type.kind === 'timestamp' && type.timezone !== undefined && !isKnownZone(type.timezone)) {
+    return 'cannot be stored: its time zone must be a name that Lance knows, such as UTC or Europe/Berlin; cast one of a fixed offset to UTC';
   }
   if (field.dictionary !== undefined && !dictionaryValues.has(type.kind)) {
     return 'cannot be stored: dictionaries hold texts, bytes, numbers or booleans';
   }
   if (type.kind === 'struct' && field.children.length === 0) return 'cannot be stored: it has no fields';
+  if (type.kind === 'fixed_size_list' && !field.children.every(isListElement)) {
+    return 'cannot be stored: its elements must have a fixed width';
+  }
+  return undefined;
+}
+
+function unstorableMetadata(field: Field): string | undefined {
   if (isBlob(field)) return 'cannot be stored as a blob; without that metadata it can';
   const json = ['arrow.json', 'lance.json'].find((name) => name === field.metadata.get(extensionName));
   if (json !== undefined) {
     return `cannot be stored as ${json}: Lance makes it binary, and nothing could be merged into it; send plain utf8`;
-  }
-  if (type.kind === 'fixed_size_list' && !field.children.every(isListElement)) {
-    return 'cannot be stored: its elements must have a fixed width';
   }
   return undefined;
 }
@@ -125,12 +129,17 @@ function isListElement({ type, dictionary, children }: Field): boolean {
 }
 
 /** Of each field, and all that are in it: the engine stores the type, and clients can read it back. */
-export function checkStorableFields(fields: readonly Field[], parent: readonly string[]): void {
+export const checkStorableFields = (fields: readonly Field[]): void => refuseAny(fields, [], unstorable);
+
+/** Of columns that a table has, whatever their types are. */
+export const checkStorableMetadata = (fields: readonly Field[]): void => refuseAny(fields, [], unstorableMetadata);
+
+function refuseAny(fields: readonly Field[], parent: readonly string[], faultOf: typeof unstorable): void {
   for (const field of fields) {
     const path = [...parent, field.name];
-    const why = unstorableType(field);
+    const why = faultOf(field);
     if (why !== undefined) throw refuse(`column ${show(path)}: type ${typeName(field)} ${why}`);
-    checkStorableFields(field.children, path);
+    refuseAny(field.children, path, faultOf);
   }
 }
 
@@ -141,7 +150,7 @@ export function checkStorableFields(fields: readonly Field[], parent: readonly s
 export function checkStorable(schema: Schema): void {
   checkNames(schema);
   requireReachable(schema.fields.map(({ name }) => name));
-  checkStorableFields(schema.fields, []);
+  checkStorableFields(schema.fields);
   requireValues(schema);
 }
 

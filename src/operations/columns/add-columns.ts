@@ -50,7 +50,7 @@ function ofNulls({ schema: { fields }, rows, file }: IpcChunk): CheckedColumnSte
   if (rows > 0) throw invalidInput('the stream must hold a schema alone: the new columns are NULL in every row');
   const names = fields.map(({ name }) => name);
   checkColumnNames(names);
-  checkStorableFields(fields, []);
+  checkStorableFields(fields);
   const required = fields.find(({ nullable }) => !nullable);
   if (required !== undefined) throw refuseColumn([required.name], 'must be nullable: it is NULL in every row');
   return {

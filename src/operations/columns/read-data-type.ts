@@ -1,4 +1,4 @@
-import { storableZone } from '../../arrow/schema/schema-rules.ts';
+import { isKnownZone } from '../../arrow/schema/time-zones.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { mostColumns } from './change-columns.ts';
 
@@ -57,7 +57,7 @@ export function readDataType(value: unknown, at: string, depth = 1): LanceDataTy
 
 function isTimestamp(type: string): boolean {
   const zone = timestampType.exec(type)?.[1];
-  return zone === '-' || (zone !== undefined && storableZone.test(zone));
+  return zone === '-' || (zone !== undefined && isKnownZone(zone));
 }
 
 function readLength(length: unknown, at: string): number {

@@ -7,7 +7,7 @@ import {
   sameFieldPath,
 } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import { checkStorableFields } from '../../arrow/schema/schema-rules.ts';
+import { checkStorableMetadata } from '../../arrow/schema/schema-rules.ts';
 import type { ChangeResult } from '../../change/submit-change.ts';
 import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
@@ -95,10 +95,7 @@ function requireStorable(schema: Schema, updates: readonly MetadataUpdate[]): vo
     return update === undefined ? field : { ...field, metadata: updated(field.metadata, update) };
   });
   const changed = new Set(updates.map(({ path }) => path.segments[0]));
-  checkStorableFields(
-    fields.filter(({ name }) => changed.has(name)),
-    [],
-  );
+  checkStorableMetadata(fields.filter(({ name }) => changed.has(name)));
 }
 
 function updated(
