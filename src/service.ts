@@ -19,7 +19,7 @@ import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
 import { hasScheme } from './engine/lance/adapter/storage-root.ts';
 import { openStore } from './engine/lance/store/open-store.ts';
 import { StoreUnusable } from './engine/lance/store/store-unusable.ts';
-import type { IndexBuilds, ReaderChanges } from './engine/port/reader-work.ts';
+import type { Builds, ReaderChanges } from './engine/port/reader-work.ts';
 import { CertificateFiles, readCa } from './http/certificate-files.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
 import { ReplicaHop } from './http/forwarding/replica-hop.ts';
@@ -32,7 +32,7 @@ import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
 import { startOperations } from './operations/operations.ts';
-import { IndexBuilders } from './query/index-builders.ts';
+import { Builders } from './query/builders.ts';
 import { makeProcessFolder, removeProcessFolder } from './query/process-folder.ts';
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
@@ -234,26 +234,19 @@ async function openAudit({ config, logger, clock, metrics, opened }: Start): Pro
   return file;
 }
 
-/** One build for each principal and two in all: a queue gives one kind of work three quarters of its slots. */
+/** One index for each principal, two in all, and a compaction beside them: a queue gives one kind of work three quarters of its slots. */
 const builderSlots = { mostReaders: 3, principalShare: 1 / 3 };
+/** The engine has the rows of so many fragments in memory at once while it compacts (docs/measurements/maintenance.md). */
+const fewAtOnce = { LANCE_DEFAULT_FRAGMENT_READAHEAD: '4' };
 
-function openBuilders({
-  config,
-  folder,
-  environment,
-  logger,
-  clock,
-  metrics,
-  serviceMemory,
-  opened,
-}: Start): IndexBuilds {
+function openBuilders({ config, folder, environment, logger, clock, metrics, serviceMemory, opened }: Start): Builds {
   const { storageRoot: root, storageOptions: rootOptions, indexMemoryBytes: memoryBytes } = config;
   const pool = new ReaderPool({
     logger,
     clock,
     metrics: metrics.ofIndexBuilders,
     serviceMemory,
-    environment: readerEnvironment(environment, { storageRoot: root, memoryBytes }),
+    environment: { ...fewAtOnce, ...readerEnvironment(environment, { storageRoot: root, memoryBytes }) },
     setup: {
       root,
       rootOptions,
@@ -265,11 +258,11 @@ function openBuilders({
     },
     ...builderSlots,
     maxWaiting: 64,
-    waiters: 'index builds',
-    idleMs: 10_000,
+    waiters: 'builds',
+    idleMs: 60_000,
   });
   opened.defer(() => pool.close());
-  return new IndexBuilders(pool, memoryBytes);
+  return new Builders(pool, memoryBytes);
 }
 
 function openReaders({ config, folder, environment, logger, clock, metrics, serviceMemory }: Start): ReaderPool {
@@ -326,7 +319,7 @@ async function openEngine(start: Start, state: StoredState, readerChanges: Reade
     scratchFolder: folder.scratchFolder,
     memoryFolder,
     readerChanges,
-    indexBuilds: openBuilders(start),
+    builds: openBuilders(start),
     indexCacheBytes: 16 * 2 ** 20, // what reads an index runs in readers and builders
     metadataCacheBytes: config.engineMetadataCacheBytes,
   });

@@ -237,7 +237,7 @@ export const settings = {
     indexMemoryBytes: withDefault(bytes(leastReaderMemoryBytes, TiB), {
       flag: 'index-memory',
       default: '1GiB',
-      doc: 'Resident memory of a process that builds an index, of which there are two at most. The service kills one that needs more, and the build fails; the table stays as it was. It comes on top of `--memory-limit` and the readers while an index is built. If it is not set and the container or machine is small, it is less.',
+      doc: 'Resident memory of a process that builds an index, of which there are two at most, or that compacts a table, of which there is one. The service kills one that needs more, and the build or the compaction fails; the table stays as it was. It comes on top of `--memory-limit` and the readers while such a process works. If it is not set and the container or machine is small, it is less.',
     }),
   }),
   ...inGroup('times', {

@@ -47,7 +47,7 @@ interface JobDeps {
   readonly log: MaintenanceLog;
   readonly clock: Clock;
   readonly policy: WatchPolicy;
-  /** Ends index builds. */
+  /** Ends index builds and compactions. */
   readonly stopping: AbortSignal;
 }
 
@@ -137,7 +137,8 @@ export class MaintenanceJobs {
 
   async #compact(watch: BranchWatch, compaction: Compaction): Promise<CompactionReport | undefined> {
     const { target, commits } = watch;
-    const report = await this.#deps.actions.compact(target, compaction);
+    const { actions, stopping } = this.#deps;
+    const report = await actions.compact(target, compaction, stopping);
     if (report === undefined) return undefined;
     if (report.isMade) watch.maintained(commits, this.#nowMs);
     if (report.isMade || compaction.reason === 'by hand') this.#deps.log.done(target, report);

@@ -3,8 +3,8 @@
  * whole process; only the removal of old versions and index builds run concurrently with the next job. What it knows is in
  * memory only: after a start a table is maintained from its first commit on.
  *
- * A job that fails is tried again later, each time after twice as long. Closing waits for the job under way: the engine
- * cannot stop halfway, and what it leaves when the process ends is what a crash leaves.
+ * A job that fails is tried again later, each time after twice as long. Closing ends the processes of the jobs under way, and
+ * waits for what they leave to be removed.
  */
 import type { VersionRange } from '../engine/port/upkeep.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -215,6 +215,7 @@ export class MaintenanceScheduler implements CommitObserver {
     try {
       await this.#jobs.carryOut(watch, plan);
     } catch (error) {
+      if (this.#stopping.signal.aborted) return;
       this.#log.failed(watch.target, plan.job, error, watch.failed(plan.job, this.#nowMs));
     }
   }

@@ -134,6 +134,8 @@ class Reader {
       case 'index':
         await dataset.buildIndex(work.spec);
         return { outcome: { kind: 'built' } };
+      case 'compact':
+        return { outcome: { kind: 'compacted', ...(await dataset.compact(work.spec)) } };
       case 'trial':
         return { outcome: { kind: 'tried', fault: await dataset.fault(work.toTry) } };
       case 'change': {

@@ -10,7 +10,7 @@ import type { ChangeStep } from '../engine/port/change.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
-import type { RowsToRead, ToTry } from '../engine/port/reader-work.ts';
+import type { CompactionResult, CompactionSpec, RowsToRead, ToTry } from '../engine/port/reader-work.ts';
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
@@ -96,12 +96,13 @@ export type Work =
   | { readonly kind: 'change'; readonly step: ChangeStep; readonly timeoutMs: number | undefined }
   | { readonly kind: 'read'; readonly what: Pick<RowsToRead, 'columns' | 'where' | 'rows'> }
   | { readonly kind: 'index'; readonly spec: IndexSpec }
+  | { readonly kind: 'compact'; readonly spec: CompactionSpec }
   | { readonly kind: 'trial'; readonly toTry: ToTry }
   | { readonly kind: 'query'; readonly spec: QuerySpec; readonly answer: AnswerForm }
   | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
-/** What an order is for: it answers a client who reads, or it is a part of a write. */
-export type Purpose = 'reading' | 'writing';
+/** What an order is for: it answers a client who reads, it is a part of a write, or it keeps a table fast. */
+export type Purpose = 'reading' | 'writing' | 'upkeep';
 
 export function purposeOf(kind: Work['kind']): Purpose {
   switch (kind) {
@@ -114,6 +115,8 @@ export function purposeOf(kind: Work['kind']): Purpose {
     case 'trial':
     case 'index':
       return 'writing';
+    case 'compact':
+      return 'upkeep';
   }
 }
 
@@ -128,6 +131,7 @@ export type ReaderOutcome =
   | { readonly kind: 'counted'; readonly rows: number }
   | { readonly kind: 'changed'; readonly counts: MergeCounts }
   | { readonly kind: 'built' }
+  | ({ readonly kind: 'compacted' } & CompactionResult)
   /** Why the version cannot be read; undefined where it can. */
   | { readonly kind: 'tried'; readonly fault: string | undefined }
   | ({ readonly kind: 'queried' } & QueryFacts)

@@ -162,13 +162,19 @@ export class Metrics {
 
   /** As those of the readers. */
   readonly ofIndexBuilders = {
-    watchReaders: this.#watch('lancegate_index_builders', 'Processes that build indexes.'),
-    watchRunningQueries: this.#watch('lancegate_index_builds_running', 'Index builds that a process works on.'),
-    watchWaitingQueries: this.#watch('lancegate_index_builds_waiting', 'Index builds that wait for a process.'),
+    watchReaders: this.#watch('lancegate_index_builders', 'Processes that build indexes or compact.'),
+    watchRunningQueries: this.#watch(
+      'lancegate_index_builds_running',
+      'Index builds and compactions that a process works on.',
+    ),
+    watchWaitingQueries: this.#watch(
+      'lancegate_index_builds_waiting',
+      'Index builds and compactions that wait for a process.',
+    ),
     readerEnded: this.#countBy<ReaderDeath>(
       'reason',
       'lancegate_index_builder_ends_total',
-      'Processes for index builds that ended, by reason, as those of readers: memory, signal, exit, protocol and start cost a build.',
+      'Such processes that ended, by reason, as those of readers: memory, signal, exit, protocol and start cost a build or a compaction.',
     ),
   };
 

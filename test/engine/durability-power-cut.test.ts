@@ -200,7 +200,7 @@ class Recording {
     const { from = 0, isPruning = false } = job;
     const all = (await actions.inspect(target))?.layout.fragments ?? [];
     const fragments = all.slice(from).flatMap(({ id }) => id ?? []);
-    const report = await actions.compact(target, { reason: 'by hand', fragments });
+    const report = await actions.compact(target, { reason: 'by hand', fragments }, new AbortController().signal);
     assert.ok((report?.removedFragments ?? 0) > 0);
     this.#keep('maintenance has compacted');
     this.#isPruning = isPruning;

@@ -95,7 +95,7 @@ for (const [title, prepare] of [
     const { actions, target, ref } = table;
     const locks = { lockExclusively: () => lockBranch(table.locks, ref) };
     if (title === 'get an index') await actions.buildIndex(target, btreeOn('id'), 'merges on the column', never);
-    else await actions.compact(target, { reason: 'small fragments', fragments: [1, 3] });
+    else await actions.compact(target, { reason: 'small fragments', fragments: [1, 3] }, never);
     await writing;
     assert.deepEqual(events, ['a writer has the lock', 'committed', 'a writer has the lock', 'made durable']);
     const { fragments, indexes } = await table.layout();
@@ -124,7 +124,7 @@ async function lockBranch(locks: TableLocks, table: Parameters<TableLocks['lockS
 test('a compaction that commits meanwhile rule out fails, and lets writers in (P8)', async (t) => {
   const move = { commit: () => Promise.resolve(undefined), discard: () => undefined };
   const { actions, target, locks, ref } = await maintained(t, () => ({ prepareCompaction: async () => move }));
-  const compaction = actions.compact(target, { reason: 'small fragments', fragments: [0] });
+  const compaction = actions.compact(target, { reason: 'small fragments', fragments: [0] }, never);
   await assert.rejects(compaction, { kind: 'ConcurrentModification' });
   (await lockBranch(locks, ref))();
 });
@@ -144,7 +144,7 @@ for (const work of ['prepareCompaction', 'prepareIndex'] as const) {
     await assert.rejects(
       work === 'prepareIndex'
         ? table.actions.buildIndex(table.target, btreeOn('id'), 'by hand', never)
-        : table.actions.compact(table.target, { reason: 'by hand', fragments: 'all' }),
+        : table.actions.compact(table.target, { reason: 'by hand', fragments: 'all' }, never),
       cut,
     );
     assert.equal(marks, 1);
@@ -153,11 +153,11 @@ for (const work of ['prepareCompaction', 'prepareIndex'] as const) {
 
 test('a compaction makes a version only where there is something to compact (P8)', async (t) => {
   const { actions, target, dataset, layout } = await maintained(t);
-  const first = await actions.compact(target, { reason: 'quiet', fragments: 'all' });
+  const first = await actions.compact(target, { reason: 'quiet', fragments: 'all' }, never);
   assert.deepEqual([first?.isMade, first?.removedFragments], [true, 3]);
   await layout();
   const before = await dataset.version();
-  const second = await actions.compact(target, { reason: 'quiet', fragments: 'all' });
+  const second = await actions.compact(target, { reason: 'quiet', fragments: 'all' }, never);
   assert.deepEqual([second?.isMade, second?.removedFragments], [false, 0]);
   await layout();
   assert.equal(await dataset.version(), before, 'nothing was to be done');
@@ -210,7 +210,7 @@ test('a table with an index that we cannot build again is compacted by the engin
   await (await (await connect(dirname(folder))).openTable('t')).createIndex('id', { name: 'other' });
   await dataset.refresh();
   await dataset.append(ipcFile(rows(4)));
-  const report = await actions.compact(target, { reason: 'by hand', fragments: 'all' });
+  const report = await actions.compact(target, { reason: 'by hand', fragments: 'all' }, never);
   assert.ok(Number(report?.lockedMs) > 0);
   assert.deepEqual(uncovered(await layout()), [['other', 0]]);
 });
@@ -240,11 +240,11 @@ test('a compaction leaves the fragments that an index is built from, and compact
   const idsOf = async () => (await layout()).fragments.map(({ id }) => id);
   const unpin = pins.pin(target, 4, await layout());
   for (const id of [4, 5]) await dataset.append(ipcFile(rows(id)));
-  await actions.compact(target, { reason: 'by hand', fragments: 'all' });
+  await actions.compact(target, { reason: 'by hand', fragments: 'all' }, never);
   assert.deepEqual((await idsOf()).slice(0, -1), [0, 1, 2, 3]);
   assert.equal((await layout()).fragments.length, 5);
   unpin();
-  await actions.compact(target, { reason: 'by hand', fragments: 'all' });
+  await actions.compact(target, { reason: 'by hand', fragments: 'all' }, never);
   assert.equal((await layout()).fragments.length, 1);
 });
 
@@ -272,7 +272,7 @@ test('a table that is not there any more is left alone', async (t) => {
   const record = await catalog.findTable(ref);
   assert.ok(record !== undefined);
   const gone = { ...target, tableId: 'other' as typeof target.tableId };
-  assert.equal(await actions.compact(gone, { reason: 'quiet', fragments: 'all' }), undefined);
+  assert.equal(await actions.compact(gone, { reason: 'quiet', fragments: 'all' }, never), undefined);
   assert.equal(await actions.buildIndex(gone, btreeOn('id'), 'many rows', never), undefined);
   assert.equal(await actions.prune(gone, 'old versions', inAnHour()), undefined);
   assert.equal(await actions.removeVersions(gone, [], inAnHour()), undefined);

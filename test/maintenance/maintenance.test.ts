@@ -73,8 +73,10 @@ describe('a table stays as fast as it was (P8)', () => {
 
     for (const _ of numbers(3)) clock.advance(3_600_000);
     await eventually('the old versions are gone', () => countVersions(service) < 10);
-    await table.checkoutLatest();
-    assert.ok((await table.stats()).fragmentStats.numFragments < 10);
+    await eventually('the last fragments are compacted', async () => {
+      await table.checkoutLatest();
+      return (await table.stats()).fragmentStats.numFragments < 10;
+    });
     assert.equal(await table.countRows(), 100 + 50 + 100);
     for (const job of jobsOf(service)) assert.ok(Number(job.durationMs) >= Number(job.lockedMs ?? 0));
   });
@@ -293,9 +295,12 @@ describe('an index on the key of a table that has grown (P8)', () => {
     const renewed = (): boolean => jobsOf(service).some(({ job, reason }) => job === 'index' && reason === 'many rows');
     for (let i = 0; i < 20; i++) await merge(service, people([10_000 + i], 'later'));
     await eventually('it is built anew', renewed);
-    const [index, ...others] = await (await outside(service)).listIndices();
-    assert.ok(Number(index?.numUnindexedRows) <= 20);
-    assert.equal(others.length, 0);
+    const indexes = async () => (await outside(service)).listIndices();
+    await eventually('rows that a compaction moved meanwhile are covered again', async () => {
+      const [index] = await indexes();
+      return Number(index?.numUnindexedRows) <= 20;
+    });
+    assert.equal((await indexes()).length, 1);
     const ids = (await storedRows(service, 't')).map(({ id }) => id);
     assert.equal(new Set(ids).size, 5_220);
   });

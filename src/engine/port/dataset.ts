@@ -10,7 +10,7 @@ import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
-import type { ToTry } from './reader-work.ts';
+import type { CompactionResult, CompactionSpec, ToTry } from './reader-work.ts';
 import type {
   LiveRows,
   NewRows,
@@ -194,6 +194,8 @@ export interface EngineWrites {
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts>;
   /** Builds an index in place of the one of this name, and commits it. */
   buildIndex(spec: IndexSpec): Promise<void>;
+  /** Writes small fragments, and those with many deleted rows, anew, and commits that if there are any. */
+  compact(spec: CompactionSpec): Promise<CompactionResult>;
   /** Commits a version without these rows; addresses without a row are passed over. */
   deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
 }

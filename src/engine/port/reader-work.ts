@@ -62,8 +62,32 @@ export interface IndexBuild extends Pick<ReaderChange, 'store' | 'location' | 'b
   readonly spec: IndexSpec;
 }
 
-/** Builds indexes in another process, with the contract of `EngineWrites.buildIndex`: native code may die of it (P12). */
-export interface IndexBuilds {
-  /** Settles only when the process has answered or ended. Rejects with the reason of the signal. */
+/** What the engine does when it compacts a dataset. Indexes that it has are brought up to date. */
+export interface CompactionSpec {
+  /** Versions that were superseded before are removed; 0 for none. */
+  readonly supersededBeforeMs: number;
+  /** Whether what it wrote is read. */
+  readonly isToRead: boolean;
+}
+
+export interface CompactionResult {
+  /** How many fewer fragments there are. */
+  readonly removedFragments: number;
+  readonly removedVersions: number;
+  readonly removedBytes: number;
+  /** False where it was read, and cannot be. */
+  readonly isReadable: boolean;
+}
+
+/** A compaction of a dataset of this engine. */
+export interface CompactionOrder extends Omit<IndexBuild, 'spec' | 'principal'> {
+  readonly spec: CompactionSpec;
+}
+
+/** Does in another process, for maintenance and for clients, what takes long: native code may die of it (P12). */
+export interface Builds {
+  /** With the contract of `EngineWrites.buildIndex`. Settles only when the process has answered or ended. Rejects with the reason of the signal. */
   build(build: IndexBuild): Promise<void>;
+  /** As `build`, with the contract of `EngineWrites.compact`. */
+  compact(compaction: CompactionOrder): Promise<CompactionResult>;
 }

@@ -92,14 +92,15 @@ export interface Upkeep {
   /**
    * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
    * index covers the new fragments. undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
+   * It runs in a process of its own, which the signal ends.
    */
-  prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined>;
+  prepareCompaction(fragments: readonly number[], signal?: AbortSignal): Promise<PreparedCommit | undefined>;
   /**
    * For a branch that `prepareCompaction` cannot take: the engine compacts it, removes versions as `prune` (none for 0), and
-   * brings all indexes up to date. The caller holds the branch's lock: a commit meanwhile is a conflict. `confirm`: as that of
-   * `PruneRequest`, once before all that is removed.
+   * brings all indexes up to date, as `prepareCompaction` in a process of its own. The caller holds the branch's lock: a commit
+   * meanwhile is a conflict. `confirm`: as that of `PruneRequest`, once before all that is removed.
    */
-  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>): Promise<OptimizeResult>;
+  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>, signal?: AbortSignal): Promise<OptimizeResult>;
   /**
    * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
    * writers. On object stores versions of the last half hour stay. undefined where only the engine

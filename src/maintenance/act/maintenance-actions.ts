@@ -63,15 +63,19 @@ export class MaintenanceActions {
   }
 
   /** `all`: by the engine and under the lock, where this service cannot compact the branch itself. */
-  compact(target: BranchRef, { reason, fragments }: Omit<Compaction, 'job'>): Promise<CompactionReport | undefined> {
+  compact(
+    target: BranchRef,
+    { reason, fragments }: Omit<Compaction, 'job'>,
+    signal: AbortSignal,
+  ): Promise<CompactionReport | undefined> {
     return this.#access.onTable(target, async (dataset) => {
       const startMs = performance.now();
       const layout = await dataset.layout();
       const all = layout.fragments.flatMap(({ id }) => id ?? []);
       const compacted =
         fragments === 'all' && !isConcurrent(layout)
-          ? await this.#compactLocked(target, dataset, layout)
-          : await this.#compact(target, dataset, fragments === 'all' ? all : fragments);
+          ? await this.#compactLocked(target, dataset, layout, { signal })
+          : await this.#compact(target, dataset, fragments === 'all' ? all : fragments, signal);
       const durationMs = performance.now() - startMs;
       return { job: 'compact', branch: target.branch, reason, ...compacted, indexed: [], durationMs };
     });
@@ -171,12 +175,17 @@ export class MaintenanceActions {
     });
   }
 
-  async #compact(target: BranchRef, dataset: MaintainedBranch, wanted: readonly number[]): Promise<Compacted> {
+  async #compact(
+    target: BranchRef,
+    dataset: MaintainedBranch,
+    wanted: readonly number[],
+    signal: AbortSignal,
+  ): Promise<Compacted> {
     const pinned = this.#deps.pins.lastFragment(target);
     const fragments = wanted.filter((id) => id > pinned);
     if (fragments.length === 0) return nothingCompacted;
     await this.#access.mark(target, dataset);
-    const prepared = await dataset.prepareCompaction(fragments);
+    const prepared = await dataset.prepareCompaction(fragments, signal);
     if (prepared === undefined) return nothingCompacted;
     return { ...nothingRemoved, ...(await this.#access.commit(target, dataset, prepared)) };
   }
@@ -189,7 +198,7 @@ export class MaintenanceActions {
     { table, tableId, branch }: BranchRef,
     dataset: MaintainedBranch,
     { indexes }: Layout,
-    supersededBeforeMs = 0,
+    { supersededBeforeMs = 0, signal }: { readonly supersededBeforeMs?: number; readonly signal?: AbortSignal },
   ): Promise<Compacted> {
     if (branch !== undefined && indexes.length > 0) {
       throw new LancegateError(
@@ -203,7 +212,7 @@ export class MaintenanceActions {
     try {
       await dataset.refresh('to write');
       await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
-      const result = await dataset.optimize(supersededBeforeMs, this.#confirms({ table }));
+      const result = await dataset.optimize(supersededBeforeMs, this.#confirms({ table }), signal);
       await recoveryMarks.acknowledge(tableId, branch, dataset);
       return { ...result, isMade: result.removedFragments > 0, lockedMs: performance.now() - startMs };
     } finally {
@@ -223,7 +232,7 @@ export class MaintenanceActions {
       reason,
       async (keptFromVersion) =>
         (await dataset.prune({ supersededBeforeMs, keptFromVersion, confirm: this.#confirms(target) })) ??
-        (await this.#compactLocked(target, dataset, await dataset.layout(), supersededBeforeMs)),
+        (await this.#compactLocked(target, dataset, await dataset.layout(), { supersededBeforeMs })),
     );
   }
 

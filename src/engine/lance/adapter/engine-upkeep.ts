@@ -9,6 +9,7 @@ import { readTags, type TagContent } from '../../../lance-format/manifest/tag-fi
 import type { ManifestChange } from '../../port/change.ts';
 import type { StoredBranch, StoredVersion, TableStatistics } from '../../port/dataset.ts';
 import { plainIndexName } from '../../port/index-spec.ts';
+import type { CompactionResult } from '../../port/reader-work.ts';
 import type { StoredTag } from '../../port/stored-tags.ts';
 import type {
   FragmentFacts,
@@ -121,30 +122,31 @@ async function namedVersions(
   };
 }
 
-/** A time before that of all versions. The engine takes 0 as none given. */
-const beforeAllMs = 1;
-
 /**
  * As `Dataset.optimize`. The engine refuses to remove versions past one that a tag names, once it has compacted. Files that no
  * version names it leaves alone while they are younger than a week, because they may belong to a commit under way.
  */
 export async function optimize(
   table: NativeTable,
+  compact: CompactUntil,
   supersededBeforeMs: number,
   confirm?: () => Promise<void>,
 ): Promise<OptimizeResult> {
   const before = supersededBeforeMs === 0 ? [] : await versionsOf(table);
-  const { compaction } = await table.optimize(beforeAllMs, false);
-  const removedFragments = compaction.fragmentsRemoved - compaction.fragmentsAdded;
+  const { removedFragments } = await compact(0);
   const oldMs = newestAt(before, supersededBeforeMs);
   if (oldMs === 0) return { removedFragments, removedVersions: 0, removedBytes: 0, isHeldByTag: false };
   await new ConfirmedRemovals(confirm).next();
-  return { removedFragments, ...(await pruneByEngine(table, before, oldMs)) };
+  return { removedFragments, ...(await pruneByEngine(table, compact, before, oldMs)) };
 }
+
+/** Compacts, and removes versions that were superseded before; none for 0. */
+type CompactUntil = (supersededBeforeMs: number) => Promise<CompactionResult>;
 
 /** The engine has no call that only removes; this one finds nothing that it has not compacted just before. */
 async function pruneByEngine(
   table: NativeTable,
+  compact: CompactUntil,
   versions: readonly VersionFacts[],
   oldMs: number,
 ): Promise<PruneResult> {
@@ -152,12 +154,8 @@ async function pruneByEngine(
   const tagged = new Set(tags.map(({ version }) => version)); // of any branch: too many is harmless
   const taggedAtMs = versions.find(({ version }) => tagged.has(version))?.committedAtMs;
   const beforeMs = Math.min(oldMs, taggedAtMs ?? oldMs);
-  const { prune } = await table.optimize(Math.max(beforeAllMs, Math.floor(beforeMs)), false);
-  return {
-    removedVersions: prune.oldVersionsRemoved,
-    removedBytes: prune.bytesRemoved,
-    isHeldByTag: beforeMs < oldMs,
-  };
+  const { removedVersions, removedBytes } = await compact(beforeMs);
+  return { removedVersions, removedBytes, isHeldByTag: beforeMs < oldMs };
 }
 
 /** When the version that was the newest at that time was committed: older ones were superseded. 0 if there was none. */

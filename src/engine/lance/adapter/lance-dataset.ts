@@ -1,6 +1,7 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
+import { neverAborts } from '../../../kernel/read-write-lock.ts';
 import { hasTransactionOn, transactionFacts } from '../../../lance-format/transaction/transaction.ts';
 import { type ChangeLimits, type ChangeStep, factsOf, type ManifestChange } from '../../port/change.ts';
 import type { ColumnView } from '../../port/column-view.ts';
@@ -8,7 +9,7 @@ import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPa
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
-import type { IndexBuildScope } from '../../port/reader-work.ts';
+import type { CompactionResult, CompactionSpec, IndexBuildScope } from '../../port/reader-work.ts';
 import {
   type LiveRows,
   type NewRows,
@@ -32,6 +33,7 @@ import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
 import type { NativeTable } from '../native/native.ts';
+import { compactNative } from '../native/native-compaction.ts';
 import { buildNativeIndex } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
@@ -256,8 +258,25 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>): Promise<OptimizeResult> {
-    return this.#commit('maintain', (table) => optimize(table, supersededBeforeMs, confirm));
+  compact(spec: CompactionSpec): Promise<CompactionResult> {
+    return this.#commit('maintain', (table) => compactNative(table, spec));
+  }
+
+  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>, signal = neverAborts): Promise<OptimizeResult> {
+    return engineCall('maintain', async () => {
+      const compact = async (beforeMs: number) => {
+        const spec = { supersededBeforeMs: beforeMs, isToRead: false };
+        const builds = this.#builds;
+        if (builds === undefined) return this.compact(spec);
+        try {
+          return await builds.compact({ spec, version: await this.head.version(), signal });
+        } finally {
+          await this.head.refresh('to read');
+        }
+      };
+      this.head.requireWritable();
+      return optimize(await this.head.table(), compact, supersededBeforeMs, confirm);
+    });
   }
 
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
@@ -273,11 +292,12 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  async prepareCompaction(fragments: readonly number[]): Promise<PreparedCommit | undefined> {
+  async prepareCompaction(fragments: readonly number[], signal = neverAborts): Promise<PreparedCommit | undefined> {
     this.head.requireWritable();
     const preparation = this.#commits?.preparation;
     await this.#mirror?.newestToWrite();
-    return preparation && prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments));
+    if (preparation === undefined) return undefined;
+    return prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments, signal));
   }
 
   async buildIndex(spec: IndexSpec): Promise<void> {
@@ -292,7 +312,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, scope), 'index'));
     if (prepared !== undefined) return prepared;
     if (scope === undefined || this.#builds === undefined) await this.buildIndex(spec);
-    else await this.#builds({ ...scope, spec, version: await this.head.version() });
+    else await this.#builds.build({ ...scope, spec, version: await this.head.version() });
     await this.head.refresh('to read');
     return { commit: async () => 0, discard: () => undefined };
   }

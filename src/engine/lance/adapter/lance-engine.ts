@@ -339,7 +339,7 @@ export class LanceEngine implements Engine {
     const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
     const readWhole = (version: number) =>
       isMirrored ? readManifest(versionsFolder, version) : readWholeVersion(folder, version);
-    const { changeInReader, buildInProcess, readInReader } = this.#otherProcesses.ofShadows(location, branch);
+    const { changeInReader, readInReader, ...builds } = this.#otherProcesses.ofShadows(location, branch);
     const connect = (at: string) => this.#connect(at);
     const views = new ColumnViews({ stagingFolder: stagingFolder(folder), connect, readInReader });
     const folders = this.#shadowFolders;
@@ -357,7 +357,7 @@ export class LanceEngine implements Engine {
       replacement: new RowReplacement({ folder, staging, ...parts }),
       manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, proposals, ...parts }),
       shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, views, ...parts }),
-      preparation: { folder, staging, buildInProcess, ...parts },
+      preparation: { folder, staging, ...builds, ...parts },
       indexChoice: new IndexChoice(versionsFolder),
     };
   }

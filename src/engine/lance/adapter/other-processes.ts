@@ -1,7 +1,7 @@
-/** What of a dataset other processes do, each told which dataset it is: changes that clients want, and builds of indexes. */
+/** What of a dataset other processes do, each told which dataset it is: changes that clients want, builds of indexes, compactions. */
 import type { BranchName, Location } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
-import type { IndexBuilds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
+import type { Builds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { TryVersion } from '../commit/proposals.ts';
 import type { BranchShadowsParts } from '../shadow/branch-shadows.ts';
@@ -11,15 +11,15 @@ import type { DatasetBuilds, ReaderOfDataset } from './surroundings.ts';
 export interface ProcessPools {
   /** Without it, what the engine computes for clients runs in this process. */
   readonly readerChanges?: ReaderChanges | undefined;
-  /** Without it, all indexes are built in this process. */
-  readonly indexBuilds?: IndexBuilds | undefined;
+  /** Without it, this process builds all indexes and compacts. */
+  readonly builds?: Builds | undefined;
 }
 
 export class OtherProcesses {
   readonly #pools: ProcessPools;
 
-  constructor({ readerChanges, indexBuilds }: ProcessPools) {
-    this.#pools = { readerChanges, indexBuilds };
+  constructor({ readerChanges, builds }: ProcessPools) {
+    this.#pools = { readerChanges, builds };
   }
 
   ofBranch(location: Location, branch: BranchName | undefined) {
@@ -41,15 +41,15 @@ export class OtherProcesses {
     location: Location,
     branch: BranchName | undefined,
   ): Pick<BranchShadowsParts, 'changeInReader'> &
-    Pick<PreparationParts, 'buildInProcess'> &
+    Pick<PreparationParts, 'buildInProcess' | 'compactInProcess'> &
     Pick<ColumnViewsParts, 'readInReader'> {
-    const { readerChanges, indexBuilds } = this.#pools;
+    const { readerChanges, builds } = this.#pools;
     const at = (name: string) => shadowOf(location, branch, name);
     return {
       changeInReader: readerChanges && ((name, change) => readerChanges.change({ ...change, ...at(name) })),
       readInReader: readerChanges && ((name, rows) => readerChanges.read({ ...rows, ...at(name) })),
-      buildInProcess:
-        indexBuilds && ((name, spec, scope) => indexBuilds.build({ ...scope, ...at(name), version: 1, spec })),
+      buildInProcess: builds && ((name, spec, scope) => builds.build({ ...scope, ...at(name), version: 1, spec })),
+      compactInProcess: builds && ((name, spec, signal) => builds.compact({ ...at(name), version: 1, spec, signal })),
     };
   }
 
@@ -59,8 +59,14 @@ export class OtherProcesses {
   }
 
   #builds(location: Location, branch: BranchName | undefined): DatasetBuilds | undefined {
-    const { indexBuilds } = this.#pools;
-    return indexBuilds && ((build) => indexBuilds.build({ ...build, store: 'root', location, branch }));
+    const { builds } = this.#pools;
+    const at = { store: 'root', location, branch } as const;
+    return (
+      builds && {
+        build: (build) => builds.build({ ...build, ...at }),
+        compact: (compaction) => builds.compact({ ...compaction, ...at }),
+      }
+    );
   }
 }
 

@@ -1,7 +1,7 @@
 /** What a dataset has besides the engine's table. */
 import type { BranchName } from '../../../kernel/ids.ts';
 import type { MergeCounts } from '../../port/merge-spec.ts';
-import type { IndexBuild, ReaderChange } from '../../port/reader-work.ts';
+import type { CompactionOrder, CompactionResult, IndexBuild, ReaderChange } from '../../port/reader-work.ts';
 import type { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
@@ -37,8 +37,13 @@ export interface LocalBranch {
   readonly durability: Durability;
 }
 
-/** Builds indexes in a process of their own, of the dataset itself. */
-export type DatasetBuilds = (build: Pick<IndexBuild, 'version' | 'spec' | 'principal' | 'signal'>) => Promise<void>;
+type OfDataset = 'store' | 'location' | 'branch';
+
+/** Builds in a process of its own, of the dataset itself. */
+export interface DatasetBuilds {
+  build(build: Omit<IndexBuild, OfDataset>): Promise<void>;
+  compact(compaction: Omit<CompactionOrder, OfDataset>): Promise<CompactionResult>;
+}
 
 /** To be called before native code reads a version that may not have been looked at. Throws `UnboundedColumns`. By default the newest. */
 export type RequireBounded = (branch: BranchName | undefined, version?: number) => Promise<void>;

@@ -5,11 +5,6 @@
  */
 import { join, relative } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { quoteSegment } from '../../../arrow/schema/field-path.ts';
-import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
-import type { Field } from '../../../arrow/schema/schema.ts';
-import { LancegateError } from '../../../kernel/errors.ts';
 import type { RowAddress } from '../../../keys/address-remap.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { changedFragments, columnsOfIndex } from '../../../lance-format/manifest/column-files.ts';
@@ -32,11 +27,12 @@ import {
   transactionsBetween,
 } from '../../../lance-format/transaction/transaction.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
-import type { IndexBuildScope } from '../../port/reader-work.ts';
+import type { CompactionResult, CompactionSpec, IndexBuildScope } from '../../port/reader-work.ts';
 import type { PreparedCommit } from '../../port/upkeep.ts';
 import { deletionsFile } from '../live-rows/deletion-files.ts';
 import { CompactionRemap, LiveRowMap, type Tracked } from '../live-rows/live-rows.ts';
-import { type NativeTable, queryOf, resultsOf } from '../native/native.ts';
+import type { NativeTable } from '../native/native.ts';
+import { compactNative } from '../native/native-compaction.ts';
 import { buildNativeIndex, partitionsHint } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { type BranchCommits, type HeadManifest, liftOnHead } from './branch-commits.ts';
@@ -52,6 +48,10 @@ export interface PreparationParts {
   readonly fresh: Fresh;
   /** Builds an index of a shadow, by its name in the staging folder, in a process of its own. */
   readonly buildInProcess?: ((shadow: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
+  /** Compacts it there. */
+  readonly compactInProcess?:
+    | ((shadow: string, spec: CompactionSpec, signal: AbortSignal) => Promise<CompactionResult>)
+    | undefined;
 }
 
 /** The dataset that asks for a commit. */
@@ -163,9 +163,12 @@ class LaterCommits {
   }
 }
 
-async function usingTable(open: () => Promise<NativeTable>, use: (table: NativeTable) => Promise<unknown>) {
+async function usingTable<Result>(
+  open: () => Promise<NativeTable>,
+  use: (table: NativeTable) => Promise<Result>,
+): Promise<Result> {
   const table = await open();
-  await use(table).finally(() => table.close());
+  return use(table).finally(() => table.close());
 }
 
 function hintsOf({ options }: IndexSpec): Readonly<Record<string, string>> {
@@ -174,32 +177,16 @@ function hintsOf({ options }: IndexSpec): Readonly<Record<string, string>> {
 }
 
 /**
- * The engine joins the dictionaries of what it compacts, and where the indexes have too few bits for all values it writes what it
- * cannot read: such fragments are left as they are.
+ * undefined if the version is not there, or if the engine sees nothing to compact that can be. What it could not read afterwards is
+ * left as it was.
  */
-async function hasReadableDictionaries(table: NativeTable): Promise<boolean> {
-  const { fields } = readSchemaOfIpcFile((await table.schema()) as IpcFile);
-  const columns = fields.filter(hasShortIndexes).map(({ name }) => ({ name, expression: quoteSegment(name) }));
-  if (columns.length === 0) return true;
-  try {
-    for await (const _ of resultsOf(async () => queryOf(table, undefined), columns));
-    return true;
-  } catch (error) {
-    if (error instanceof LancegateError) return false;
-    throw error;
-  }
-}
-
-const hasShortIndexes = ({ dictionary, children }: Field): boolean =>
-  (dictionary !== undefined && dictionary.index.bitWidth < 32) || children.some(hasShortIndexes);
-
-/** undefined if the version is not there, or if the engine sees nothing to compact that can be. */
 export async function prepareCompaction(
   parts: PreparationParts,
   version: number,
   ids: readonly number[],
+  signal: AbortSignal,
 ): Promise<Preparation | undefined> {
-  const { folder, staging, commits } = parts;
+  const { folder, staging, commits, compactInProcess } = parts;
   const current = readManifest(join(folder, '_versions'), version);
   if (current === undefined) return undefined;
   const shadow = shadowManifest(current.bytes, {
@@ -208,12 +195,12 @@ export async function prepareCompaction(
     only: new Set(ids),
     hasJsonAsBytes: true,
   });
+  const spec = { supersededBeforeMs: 0, isToRead: true };
   let isReadable = false;
-  const compact = async (table: NativeTable): Promise<void> => {
-    await table.optimize(0, false);
-    isReadable = await hasReadableDictionaries(table);
-  };
-  const staged = await staging.change(shadow, (open) => usingTable(open, compact));
+  const staged = await staging.change(shadow, async (open, name) => {
+    ({ isReadable } = await (compactInProcess?.(name, spec, signal) ??
+      usingTable(open, (table) => compactNative(table, spec))));
+  });
   const groups = staged.transactions.flatMap((each) => rewriteGroupsOf(each) ?? []);
   if (groups.length > 0 && isReadable) {
     const manifest = withOwnColumns(staged.manifest, current.bytes);
