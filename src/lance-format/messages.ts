@@ -24,6 +24,8 @@ export const manifest = messageTable({
   /** Name of the file; empty without one. */
   transactionFile: text(12),
   writerVersion: bytes(13),
+  /** In a table with stable row ids: the first that no row has had. */
+  nextRowId: uint(14),
   dataFormat: bytes(15),
   /** Entries of a map: `mapEntry`. */
   config: repeated(bytes(16)),
@@ -105,7 +107,28 @@ export const deletionFile = messageTable({
 /** Which version created, or last changed, the rows of a fragment one after the other. */
 export const rowVersions = messageTable({ runs: repeated(bytes(1)) });
 
-export const rowVersionRun = messageTable({ version: uint(2) });
+export const rowVersionRun = messageTable({ span: bytes(1), version: uint(2) });
+
+/** The stable ids of the rows of a fragment one after the other. */
+export const rowIdSequence = messageTable({ segments: repeated(bytes(1)) });
+
+/** Exactly one of these. */
+export const segment = messageTable({
+  range: bytes(1),
+  rangeWithHoles: bytes(2),
+  rangeWithBitmap: bytes(3),
+  sortedArray: bytes(4),
+  array: bytes(5),
+});
+
+/** `rest`: the numbers that are missing, as `numberArrays`; or which ones are there, a bit for each, the lowest first. */
+export const rangeSegment = messageTable({ start: uint(1), end: uint(2), rest: bytes(3) });
+
+/** Exactly one of these. */
+export const numberArrays = messageTable({ ofTwoBytes: bytes(1), ofFourBytes: bytes(2), ofEightBytes: bytes(3) });
+
+/** Little-endian. Numbers of eight bytes have no base. */
+export const numberArray = messageTable({ base: uint(1), offsets: bytes(2) });
 
 /** Offset and size are those of a part of the file. */
 export const externalFile = messageTable({ path: text(1) });

@@ -9,7 +9,7 @@ import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import { addressesIn } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import type { BranchName, Location } from '#src/kernel/ids.ts';
+import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
@@ -35,10 +35,10 @@ const keyed = (from: number, count: number, text: string): IpcFile =>
   );
 
 /** A fragment of 1,000 rows in the index, and four of ten rows that came later; some of each are deleted. */
-async function grownTable(t: TestContext) {
+async function grownTable(t: TestContext, options: Properties = {}) {
   const folder = temporaryFolder((clean) => t.after(clean));
   const engine = engineIn(folder);
-  const dataset = await createDataset(engine, location, keyed(0, 1_000, 'first'), {});
+  const dataset = await createDataset(engine, location, keyed(0, 1_000, 'first'), options);
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
   for (const i of numbersFrom(0, 4)) await dataset.append(keyed(1_000 + 10 * i, 10, 'later'));
@@ -61,8 +61,8 @@ async function move(
 const idsOf = async (dataset: Dataset): Promise<number[]> =>
   (await dataset.layout()).fragments.map(({ id }) => id ?? Number.NaN);
 
-async function contentOf(dataset: Dataset): Promise<unknown[]> {
-  const columns = ['id', 'text'].map((name) => ({ name, expression: name }));
+async function contentOf(dataset: Dataset, ...more: readonly string[]): Promise<unknown[]> {
+  const columns = ['id', 'text', ...more].map((name) => ({ name, expression: name }));
   const files = await Array.fromAsync(dataset.select(columns, undefined));
   return files.flatMap((file) => rowsOf(file)).sort((a, b) => Number(a.id) - Number(b.id));
 }
@@ -79,6 +79,22 @@ describe('chosen fragments are compacted (P8)', () => {
     const { fragments, rows } = await dataset.layout();
     assert.deepEqual([rows, fragments.at(-1)], [1_040, { id: 6, rows: 35, deletedRows: 0 }]);
     assert.deepEqual(await contentOf(dataset), before);
+  });
+
+  test('rows with ids of their own keep them, and the versions that created and changed them', async (t) => {
+    const { dataset, engine } = await grownTable(t, { new_table_enable_stable_row_ids: 'true' });
+    const identity = ['_rowid', '_row_created_at_version', '_row_last_updated_at_version'];
+    const before = await contentOf(dataset, ...identity);
+    const writer = await engine.open({ location });
+    const meanwhile = () => writer.merge(upsert, keyed(1_000, 12, 'meanwhile'), undefined);
+    assert.equal(await move(dataset, [0, 1, 2, 4, 5], meanwhile), 3);
+    const after = await contentOf(dataset, ...identity);
+    const rowIds = (rows: readonly unknown[]) => rows.map((row) => (row as { _rowid: bigint })._rowid);
+    assert.deepEqual(rowIds(after), rowIds(before));
+    const isKept = (row: unknown) => !numbersFrom(1_000, 1_012).includes((row as { id: number }).id);
+    assert.deepEqual(after.filter(isKept), before.filter(isKept));
+    const { numUpdatedRows } = await dataset.merge(upsert, keyed(990, 40, 'again'), undefined);
+    assert.equal(numUpdatedRows, 40);
   });
 
   test('merges through the index find the rows that moved, those that were in it too (P2, P4)', async (t) => {
@@ -284,12 +300,6 @@ describe('rows are left where they are', () => {
     return id;
   };
   const numbers = vectorFromArray([1, 2], new Int32());
-
-  test('where they have identifiers of their own, which would tell of an update', async (t) => {
-    const table = new Table({ id: numbers });
-    assert.equal(await idsIn(t, table), 0);
-    assert.equal(await idsIn(t, table, { new_table_enable_stable_row_ids: 'true' }), undefined);
-  });
 
   test('where a column holds blobs', async (t) => {
     const blobs = (metadata: Map<string, string>) => {

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { connect, Index } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
 import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
 import { FolderFiles } from '#src/engine/lance/commit/branch-files.ts';
@@ -24,7 +25,6 @@ const location = 't.lance' as Location;
 const rows = (from: number, count: number) =>
   ipcFile(tableFromArrays({ id: Int32Array.from({ length: count }, (_, i) => from + i) }));
 const fresh = { uuid: randomUUID, nowMs: Date.now };
-const withRowIds = { new_table_enable_stable_row_ids: 'true' };
 
 describe('a version that is a manifest alone', () => {
   test('is made of no version that is being removed just then, and of any other (P1)', async (t) => {
@@ -80,20 +80,22 @@ describe('a version that is a manifest alone', () => {
     assert.equal(await dataset.countRows(), 10);
   });
 
-  test('is made by the engine where rows have identifiers, or not at all', async (t) => {
+  test('is made by the engine where an index takes part in commits, or not at all', async (t) => {
     const folder = temporaryFolder((clean) => t.after(clean));
-    const dataset = await createDataset(engineIn(folder), location, rows(0, 10), withRowIds);
+    const dataset = await createDataset(engineIn(folder), location, rows(0, 10), {});
     t.after(() => dataset.close());
     await dataset.append(rows(10, 5));
-    assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 1 }), { version: 3 });
-    assert.deepEqual([await dataset.version(), await dataset.countRows()], [3, 10]);
+    await (await (await connect(folder)).openTable('t')).createIndex('id', { config: Index.btree(), name: '__own' });
+    await dataset.refresh();
+    assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 3 }), { version: 4 });
+    assert.deepEqual([await dataset.version(), await dataset.countRows()], [4, 15]);
     await assert.rejects(dataset.commitManifest({ kind: 'restore', version: 9 }), { kind: 'TableVersionNotFound' });
     await assert.rejects(dataset.commitManifest({ kind: 'schema metadata', metadata: {} }), { kind: 'Unsupported' });
     const limits = { timeoutMs: undefined, principal: undefined };
     const shadow = await dataset.shadow();
     const updates = [{ path: 'id', metadata: { unit: 'one' }, isWhole: false }];
     await shadow.change({ kind: 'update field metadata', updates }, undefined, limits);
-    assert.deepEqual(await shadow.commit(), { version: 4 });
+    assert.deepEqual(await shadow.commit(), { version: 5 });
     assert.deepEqual([...(await dataset.schema()).fields[0]!.metadata], [['unit', 'one']]);
   });
 });

@@ -2,6 +2,8 @@
 import { join } from 'node:path';
 import { connect } from '@lancedb/lancedb';
 import { Float64, Int32, RecordBatch, Schema, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
+import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
+import { readSchemaOfIpcFile } from '#src/arrow/schema/read-schema.ts';
 import { connectNative, type NativeTable, newSession } from '#src/engine/lance/native/native.ts';
 import { buildNativeIndex } from '#src/engine/lance/native/native-index.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
@@ -67,12 +69,14 @@ export interface Kind {
   readonly isIndexed: boolean;
   readonly isChanged: boolean;
   readonly branch?: string;
+  readonly hasRowIds?: boolean;
 }
 
 export const kinds: Record<string, Kind> = {
   'a plain table': { isIndexed: false, isChanged: false },
   'a table with an index and deletion vectors': { isIndexed: true, isChanged: true },
   'a branch': { isIndexed: true, isChanged: true, branch: 'feature/x' },
+  'a table with stable row ids': { isIndexed: true, isChanged: true, hasRowIds: true },
 };
 
 /** By how many versions the shadow is ahead, as one is that is kept: tables with an index and deletions are of both sorts. */
@@ -80,6 +84,7 @@ export const laterOn: Readonly<Record<keyof typeof kinds, number>> = {
   'a plain table': 37,
   'a table with an index and deletion vectors': 0,
   'a branch': 37,
+  'a table with stable row ids': 37,
 };
 
 /** No caches: tables get the places of others. */
@@ -88,8 +93,9 @@ export async function open(folder: string, branch?: string): Promise<AnyTable> {
   return (branch === undefined ? table : await (await table.branches()).checkout(branch)) as AnyTable;
 }
 
-export async function build(folder: string, { isIndexed, isChanged, branch }: Kind): Promise<void> {
-  await (await connect(folder)).createTable('t', rows(numbersFrom(0, 1_000), 'a'));
+export async function build(folder: string, { isIndexed, isChanged, branch, hasRowIds = false }: Kind): Promise<void> {
+  const storageOptions = { new_table_enable_stable_row_ids: String(hasRowIds) };
+  await (await connect(folder)).createTable('t', rows(numbersFrom(0, 1_000), 'a'), { storageOptions });
   const table = await open(folder);
   await table.add(file(numbersFrom(1_000, 2_000), 'b'), 'append');
   if (isIndexed) await buildNativeIndex(table, btreeOn('id'));
@@ -111,13 +117,26 @@ export const newestOf = (dataset: string) => {
 
 const plainValue = (value: unknown): unknown => (typeof value === 'bigint' ? Number(value) : value);
 
-export async function contentOf(table: Pick<NativeTable, 'query'>, where?: CheckedSql): Promise<string[]> {
+const versions = ['_row_created_at_version', '_row_last_updated_at_version'];
+
+/** `base`: with what a table with stable row ids keeps of each row. Versions after this one count as the one after it. */
+export async function contentOf(
+  table: Pick<NativeTable, 'query' | 'schema'>,
+  where?: CheckedSql,
+  base?: number,
+): Promise<string[]> {
   const query = table.query();
+  if (base !== undefined) {
+    const { fields } = readSchemaOfIpcFile((await table.schema()) as IpcFile);
+    query.select([...fields.map(({ name }) => name), '_rowid', ...versions].map((name) => [name, `\`${name}\``]));
+  }
+  const plain = (name: string, value: unknown): unknown =>
+    base !== undefined && versions.includes(name) ? Math.min(Number(value), base + 1) : plainValue(value);
   if (where !== undefined) query.onlyIf(where);
   const batches = await query.execute(2 ** 16);
   const found: string[] = [];
   for (let batch = await batches.next(); batch !== null; batch = await batches.next()) {
-    found.push(...rowsOf(batch).map((row) => JSON.stringify(row, (_, value) => plainValue(value))));
+    found.push(...rowsOf(batch).map((row) => JSON.stringify(row, plain)));
   }
   return found.sort();
 }

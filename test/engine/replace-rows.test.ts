@@ -32,13 +32,13 @@ import { Staging } from '#src/engine/lance/commit/staging.ts';
 import type { LiveRowMap } from '#src/engine/lance/live-rows/live-rows.ts';
 import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
-import type { LiveRows, Replaced, Replacing } from '#src/engine/port/row-address.ts';
+import { addressOf, type LiveRows, type Replaced, type Replacing } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
 import type { RowAddress } from '#src/keys/address-remap.ts';
 import { manifestNames, namesIn, readManifest, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
-import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
@@ -714,6 +714,84 @@ const int = (name: string, isNullable = true, metadata?: Map<string, string>) =>
   new Field(name, new Int32(), isNullable, metadata);
 const text = (name: string, isNullable = true) => new Field(name, new Utf8(), isNullable);
 
+describe('where rows have ids of their own', () => {
+  const options = { new_table_enable_stable_row_ids: 'true' };
+  const identitiesOf = async (stage: Stage) => {
+    const columns = ['id', 'text', '_rowid', '_row_created_at_version', '_row_last_updated_at_version'];
+    const found = await (await stage.outside()).query().select(columns).toArray();
+    const rows = found.map((row) => columns.map((name) => (name === 'text' ? row.text : Number(row[name]))));
+    return rows.sort(([a], [b]) => a - b);
+  };
+
+  test('a row that another takes the place of leaves it its id, and the version that created it (P1)', async (t) => {
+    const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 3, 'first'), options);
+    const chunk = { file: fileOf([...rowsFrom(7, 1, 'new'), ...rowsFrom(1, 1, 'ours')]), rows: 2 };
+    const updated = () => [undefined, { fragment: 0, offset: 1 }];
+    const { fragments } = expectReplaced(await dataset.replaceRows(tracked, at(0, 1), chunk, { updated }));
+    await replace(dataset, tracked, at(0, 0), rowsFrom(8, 1, 'other'));
+    assert.deepEqual(await identitiesOf(stage), [
+      [1, 'ours 1', 1, 1, 2],
+      [2, 'first 2', 2, 1, 1],
+      [7, 'new 7', 3, 2, 2],
+      [8, 'other 8', 4, 3, 3],
+    ]);
+    const [appended] = fragments;
+    const again = { file: fileOf(rowsFrom(1, 1, 'again')), rows: 1 };
+    const whole = () => [{ fragment: appended!.id, offset: 1 }];
+    expectReplaced(await dataset.replaceRows(tracked, whole(), again, { updated: whole }));
+    expectReplaced(await dataset.appendRows(dataset.prepareRows({ file: fileOf(rowsFrom(9, 2, 'end')), rows: 2 })));
+    const stored = await identitiesOf(stage);
+    assert.deepEqual(stored[0], [1, 'again 1', 1, 1, 4]);
+    assert.deepEqual(
+      stored.slice(-2).map(([, , ...identity]) => identity),
+      [
+        [5, 5, 5],
+        [6, 5, 5],
+      ],
+    );
+  });
+
+  test('many rows keep theirs, scattered and in a row, and a row is taken by its address', async (t) => {
+    const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5_000, 'first'), options);
+    const ids = numbersFrom(0, 5_000)
+      .filter((id) => id % 3 === 0 || id > 4_000)
+      .reverse();
+    const places = at(0, ...ids);
+    const chunk = { file: fileOf(ids.map((id) => ({ id, text: `ours ${id}` }))), rows: ids.length };
+    expectReplaced(await dataset.replaceRows(tracked, places, chunk, { updated: () => places }));
+    for (const [id, , rowId, createdAt] of await identitiesOf(stage)) assert.deepEqual([rowId, createdAt], [id, 1]);
+    const taken = dataset.take([addressOf({ fragment: 1, offset: 0 })], [{ name: 'id', expression: 'id' }]);
+    const [file] = await Array.fromAsync(taken);
+    assert.deepEqual(
+      rowsOf(file!).map(({ id }) => id),
+      [ids[0]],
+    );
+  });
+
+  test('what another program appends and indexes has ids of its own, and is followed (P1)', async (t) => {
+    const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 3, 'first'), options);
+    const outside = await stage.outside();
+    await outside.add([{ id: 20, text: 'theirs' }]);
+    await dataset.refresh();
+    tracked.advance(await dataset.version());
+    await outside.createIndex('id', { config: Index.btree() });
+    const place = () => at(0, 1);
+    const chunk = { file: fileOf([...rowsFrom(1, 1, 'ours'), ...rowsFrom(30, 1, 'new')]), rows: 2 };
+    expectReplaced(await dataset.replaceRows(tracked, place(), chunk, { updated: place }));
+    const found = await identitiesOf(stage);
+    const [ours, theirs] = [found.find(([id]) => id === 1), found.find(([id]) => id === 20)];
+    assert.deepEqual(
+      [ours, theirs],
+      [
+        [1, 'ours 1', 1, 1, 4],
+        [20, 'theirs', 3, 2, 2],
+      ],
+    );
+    assert.deepEqual(found.at(-1), [30, 'new 30', 4, 4, 4]);
+    assert.deepEqual(await stage.contents(undefined, 'id = 1'), ['ours 1']);
+  });
+});
+
 describe('what is not for replacing is refused: nothing is written, and what is tracked is as it was (P1)', () => {
   const plain = columns([int('id'), [1, 2]], [text('text'), ['a', 'b']]);
   const encoded = new Map([['lance-encoding:compression', 'zstd']]);
@@ -805,19 +883,6 @@ describe('what is not for replacing is refused: nothing is written, and what is 
     assert.equal(await replacing(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'ours')), 'refused');
     assert.deepEqual(stage.files(), before);
     assert.deepEqual(await stage.contents(), ['anew', 'anew', 'anew']);
-  });
-
-  test('rows that have identifiers of their own are not even tracked', async (t) => {
-    const stage = new Stage(t);
-    const dataset = await createDataset(stage.engine, location, fileOf(rowsFrom(0, 3, 'first')), {
-      new_table_enable_stable_row_ids: 'true',
-    });
-    t.after(() => dataset.close());
-    const before = stage.files();
-    const tracked = dataset.liveRows();
-    assert.throws(() => tracked?.advance(1), /identifiers/);
-    assert.equal(await replacing(dataset, tracked!, [], rowsFrom(3, 1, 'ours')), 'overtaken');
-    assert.deepEqual(stage.files(), before);
   });
 
   // Larger ones lie in files of their own beside the data file.

@@ -14,7 +14,7 @@ import { btreeOn } from '#src/engine/port/index-spec.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { branchFolder, listVersions, manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { NotReplaceable } from '#src/lance-format/manifest/next-manifest.ts';
-import { sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
+import { parseManifest, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
 import * as messages from '#src/lance-format/messages.ts';
 import { decode } from '#src/lance-format/protobuf.ts';
 import { liftedVersion } from '#src/lance-format/shadow/lifted-version.ts';
@@ -188,7 +188,7 @@ function inAnyVersion({ all, found, manifest, indexes }: Result) {
   return {
     all,
     found,
-    manifest: manifest.filter((field) => /^(1|5|11|15|16|19|20):/.test(field)),
+    manifest: manifest.filter((field) => /^(1|5|11|14|15|16|19|20):/.test(field)),
     indexes: indexes?.length,
   };
 }
@@ -211,11 +211,13 @@ for (const [name, kind] of Object.entries(kinds)) {
       rmSync(folder, { recursive: true });
       cpSync(saved, folder, { recursive: true });
       const dataset = branchFolder(join(folder, 't.lance'), kind.branch);
+      const base = kind.hasRowIds ? parseManifest(newestOf(dataset)).version : undefined;
       await run(dataset);
       const table = await open(folder, kind.branch);
-      const all = await contentOf(table);
+      const all = await contentOf(table, undefined, base);
       const key = ['id', 'key'].find((name) => all[0]?.includes(`"${name}":`));
-      const found = key === undefined ? [] : await contentOf(table, ownSql(`${key} < 20 OR ${key} IN (1500, 9000)`));
+      const found =
+        key === undefined ? [] : await contentOf(table, ownSql(`${key} < 20 OR ${key} IN (1500, 9000)`), base);
       if (keptFolder !== undefined) cpSync(folder, join(keptFolder, 'results', name, kept), { recursive: true });
       return { all, found, ...plainManifest(newestOf(dataset)) };
     }

@@ -11,7 +11,11 @@ interface Shape {
 const none: Shape = {};
 const uuidShape: Shape = none;
 const dataFileShape: Shape = none;
-const fragmentShape: Shape = { 2: dataFileShape, 3: none, 5: none, 7: none, 8: none };
+const numbersShape: Shape = { 1: none, 2: none, 3: none };
+const segmentShape: Shape = { 1: numbersShape, 2: { 3: numbersShape }, 3: none, 4: numbersShape, 5: numbersShape };
+const idsShape: Shape = { 1: segmentShape };
+const versionsShape: Shape = { 1: { 1: segmentShape } };
+const fragmentShape: Shape = { 2: dataFileShape, 3: none, 5: idsShape, 7: versionsShape, 8: none, 9: versionsShape };
 const fieldShape: Shape = { 10: none };
 const manifestShape: Shape = {
   1: fieldShape,

@@ -1,6 +1,7 @@
 /** Columns that go while rows have no others: those rows stay, with NULL in what is left. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
+import { connect, Index } from '@lancedb/lancedb';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
@@ -46,8 +47,9 @@ describe('dropped columns', () => {
   });
 
   test('a table that only the engine commits to refuses a drop after which it could not be read (P1)', async () => {
-    const options = encodeURIComponent(JSON.stringify({ new_table_enable_stable_row_ids: 'true' }));
-    await ask(`numbered/create?storage_options=${options}`, people([1], 'old'));
+    await ask('numbered/create', people([1], 'old'));
+    const stored = await (await connect(service.tablesFolder)).openTable('numbered');
+    await stored.createIndex('id', { config: Index.btree(), name: '__own' });
     await ask('numbered/insert', stream({ name: ['new'] }));
     const drop = await service.post('/v1/table/numbered/drop_columns', { columns: ['name'] });
     refused(drop, 400, 13, /^columns: some rows were inserted with no other column/);

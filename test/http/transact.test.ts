@@ -1,7 +1,7 @@
 /** `transact`: several operations on a table as one version, or nothing. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { connect } from '@lancedb/lancedb';
+import { connect, Index } from '@lancedb/lancedb';
 import { Field, Int32, Schema, Struct, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
@@ -372,12 +372,13 @@ describe('several operations are one commit', () => {
   test('a table that only the engine commits to takes one operation, and of several nothing is done (P1)', async () => {
     const database = await connect(service.tablesFolder);
     const rows = new Table({ id: vectorFromArray([1, 2], new Int32()) });
-    await database.createTable('stable', rows, { storageOptions: { new_table_enable_stable_row_ids: 'true' } });
-    succeeded(await service.post('/v1/table/stable/register', { location: 'stable.lance' }));
+    const table = await database.createTable('indexed', rows);
+    await table.createIndex('id', { config: Index.btree(), name: '__own' });
+    succeeded(await service.post('/v1/table/indexed/register', { location: 'indexed.lance' }));
     const remove = (name: string, id: number) => part(name, { operation: 'delete', predicate: `id = ${id}` });
-    refused(await send('stable', remove('a', 1), remove('b', 2)), 406, 0, /one by one/);
-    assert.equal((await storedRows(service, 'stable')).length, 2);
-    assert.deepEqual(countsIn(succeeded(await send('stable', remove('a', 1)))), { a: [0, 0, 1] });
+    refused(await send('indexed', remove('a', 1), remove('b', 2)), 406, 0, /one by one/);
+    assert.equal((await storedRows(service, 'indexed')).length, 2);
+    assert.deepEqual(countsIn(succeeded(await send('indexed', remove('a', 1)))), { a: [0, 0, 1] });
   });
 
   test('beside another program that commits, each is applied once (P1, P2, P4)', async () => {

@@ -1,12 +1,13 @@
 /** The changes that the engine makes of a branch, one at a time. They are data: a reader process runs most of them. */
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { MergeSpec } from './merge-spec.ts';
+import type { RowAddressSql } from './row-address.ts';
 
 export type ChangeStep =
   /** The file has the rows. */
   | { readonly kind: 'merge'; readonly spec: MergeSpec }
   /** The file has the rows, of which there are so many. */
-  | { readonly kind: 'append'; readonly rows: number }
+  | AppendStep
   /** The file has the rows and the columns of all that the branch has afterwards. */
   | { readonly kind: 'overwrite'; readonly rows: number }
   | UpdateStep
@@ -19,6 +20,16 @@ export type ChangeStep =
   | { readonly kind: 'drop columns'; readonly columns: readonly string[] }
   | { readonly kind: 'update field metadata'; readonly updates: readonly FieldMetadataChange[] }
   | { readonly kind: 'drop index'; readonly name: string };
+
+interface AppendStep {
+  readonly kind: 'append';
+  readonly rows: number;
+  /**
+   * Of each row the one that it takes the place of, which a later step deletes; undefined for one that is new. In a private shadow
+   * of a table whose rows have ids it gets the id of that.
+   */
+  readonly updated?: readonly (RowAddressSql | undefined)[];
+}
 
 export interface UpdateStep {
   readonly kind: 'update';

@@ -77,6 +77,11 @@ export interface CommitTurn {
 }
 
 export interface ReplaceOptions {
+  /**
+   * Where the rows were that the new ones update, in the order of these; undefined for one that is new. It is asked of tables whose
+   * rows have ids, which an update leaves as they are.
+   */
+  readonly updated?: () => Iterable<RowAddress | undefined>;
   /** What its transaction says besides, for `transactionOf`. */
   readonly properties?: Properties | undefined;
   readonly turn?: CommitTurn | undefined;
@@ -122,5 +127,10 @@ export const addressesFrom = (id: number): CheckedSql => ownSql(`${rowAddress} >
 
 export const addressOf = ({ fragment, offset }: RowAddress): RowAddressSql =>
   String(start(fragment) | BigInt(offset)) as RowAddressSql;
+
+export const placeOf = (address: RowAddressSql): RowAddress => ({
+  fragment: Number(BigInt(address) >> 32n),
+  offset: Number(BigInt.asUintN(32, BigInt(address))),
+});
 
 const start = (fragment: number): bigint => BigInt(fragment) << 32n;

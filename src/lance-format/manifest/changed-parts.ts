@@ -2,6 +2,7 @@
 import { dataFileColumns, dataFormat, field, fragment, index, manifest, writerVersion } from '../messages.ts';
 import { type Decoded, decode, encode, MalformedFile } from '../protobuf.ts';
 import { indexesIn, nameOfIndex, sectionsOf, uuidText } from './parse-manifest.ts';
+import { requireIdentities, rowIdsFlag } from './row-identity.ts';
 import { mostFieldId } from './stored-columns.ts';
 
 export interface ChangedParts {
@@ -22,6 +23,7 @@ export function changedParts(proposed: Buffer, head: Buffer): ChangedParts {
   const fragments = areColumnsSame ? others(known.fragments, knownBefore.fragments) : (known.fragments ?? []);
   const indexes = others(indexesIn(now.indexes), areColumnsSame ? indexesIn(before.indexes) : []);
   const ids = new Set((known.fields ?? []).map((each) => decode(field, each, ['id']).id ?? 0));
+  if (((known.readerFlags ?? 0n) & rowIdsFlag) !== 0n) requireRowIdentities(known, fragments, knownBefore);
   for (const each of indexes) requireUsualIndex(each, ids);
   requireIndexesOnce(indexesIn(now.indexes));
   for (const each of fragments) requireColumnsOnce(each);
@@ -77,6 +79,15 @@ function requireRowIds(fragments: readonly Uint8Array[]): void {
   const without = known.filter(({ rowIds, externalRowIds }) => (rowIds ?? externalRowIds) === undefined);
   if (without.length === 0 || without.length === known.length) return;
   throw new MalformedFile(`fragment ${without[0]?.id ?? 0} has no identifiers of rows, and others have`);
+}
+
+function requireRowIdentities(
+  { nextRowId = 0 }: Decoded<typeof manifest>,
+  changed: readonly Uint8Array[],
+  before: Decoded<typeof manifest>,
+): void {
+  if (nextRowId < (before.nextRowId ?? 0)) throw new MalformedFile('it would give ids of rows again');
+  for (const each of changed) requireIdentities(each, nextRowId);
 }
 
 /** What a file holds of dropped columns, and of those that a later file holds, is marked or stays; no two hold one column. */

@@ -24,6 +24,7 @@ import {
 } from '../messages.ts';
 import { type Decoded, decode, edit, editEach, encode, fieldOtherThan, fieldsIn, MalformedFile } from '../protobuf.ts';
 import { fragmentId, indexesIn, manifestFileOf, nameOfIndex, sectionsOf } from './parse-manifest.ts';
+import { identified, type RowPlace, rowIdsFlag } from './row-identity.ts';
 
 /** What is random or of its time in a version. */
 export interface VersionIdentity {
@@ -113,6 +114,8 @@ interface Replacement extends VersionIdentity {
   readonly groups?: readonly MovedGroup[];
   /** The staged rows are new without regard to keys: no row is deleted, and the table may have a primary key. */
   readonly isAppend?: boolean;
+  /** The rows that the staged ones take the place of, in the order of these; undefined for one that is new. By default all are. */
+  readonly updated?: (() => Iterable<RowPlace | undefined>) | undefined;
 }
 
 export interface NextManifest extends NewVersion {
@@ -125,6 +128,8 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const before = requireReplaceable(message, indexes);
   const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
   const fieldIds = fieldIdsOf(before, staged);
+  if (staged.hasRowIds !== (groups !== undefined && before.hasRowIds))
+    throw new NotReplaceable('the source has rows with ids');
   // Rows that only move have the columns of the table itself.
   if (groups !== undefined && fieldIds !== undefined) throw new NotReplaceable('the table has other columns now');
   if (groups === undefined && !isAppend && hasPrimaryKey(before)) {
@@ -132,7 +137,9 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   }
   const fragments = before.fragments.map((bytes) => ({ id: fragmentId(bytes), bytes }));
   const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
-  const added = stagedFragments(staged, fieldIds, groups, largestId + 1);
+  const placed = stagedFragments(staged, fieldIds, groups, largestId + 1);
+  const { added, nextRowId } =
+    groups === undefined ? identified(before, placed, replacement.updated) : { ...before, added: placed };
   const updated = updatedFragments(fragments, deletions);
   const operation = isAppend
     ? { append: encode(append, { fragments: added.map(withoutId) }) }
@@ -148,6 +155,7 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
     readerFlags: before.readerFlags | flags || undefined,
     writerFlags: before.writerFlags | flags || undefined,
     maxFragmentId: largestId + added.length < 0 ? undefined : largestId + added.length,
+    nextRowId,
   };
   const from = { message, readVersion, like: current };
   const next = versionAfter(from, changes, { indexes, transaction: recorded }, replacement);
@@ -326,18 +334,22 @@ export function ifNotReplaceable<Answer>(error: unknown, answer: Answer): Answer
 export const deletionFilesFlag = 1n;
 export const basePathsFlag = 16n;
 /** With the second file format before it had a version, and a table configuration. */
-const knownFlags = deletionFilesFlag | 4n | 8n | basePathsFlag;
+const knownFlags = deletionFilesFlag | rowIdsFlag | 4n | 8n | basePathsFlag;
 
-/** Of a fragment: all but identifiers of rows, versions of rows, overlays, and what is newer. */
-const knownOfFragment = (['id', 'files', 'deletionFile', 'physicalRows'] as const).map(
-  (name) => fragment.fields[name].number,
-);
+const numbersOf = (names: readonly (keyof typeof fragment.fields)[]): readonly number[] =>
+  names.map((name) => fragment.fields[name].number);
+
+/** Of a fragment: all but identifiers of rows and versions of rows in files of their own, overlays, and what is newer. */
+const knownOfFragment = numbersOf(['id', 'files', 'deletionFile', 'physicalRows']);
+const knownWithRowIds = [...knownOfFragment, ...numbersOf(['rowIds', 'updatedAtVersions', 'createdAtVersions'])];
 
 interface Replaceable extends Decoded<typeof manifest> {
   readonly version: number;
   readonly readerFlags: bigint;
   readonly writerFlags: bigint;
   readonly fragments: readonly Uint8Array[];
+  /** Its rows have ids that updates leave as they are, and versions. */
+  readonly hasRowIds: boolean;
 }
 
 /** `indexes`: the index section. */
@@ -346,15 +358,18 @@ export function requireReplaceable(message: Uint8Array, indexes: Uint8Array | un
   const { version = 0, readerFlags = 0n, writerFlags = 0n, fragments = [], fields = [] } = known;
   const flags = readerFlags | writerFlags;
   if ((flags & ~knownFlags) !== 0n) throw new NotReplaceable(`the manifest has feature flags ${flags}`);
+  const hasRowIds = (flags & rowIdsFlag) !== 0n;
   for (const each of fragments) {
-    const other = fieldOtherThan(knownOfFragment, each);
+    const other = fieldOtherThan(hasRowIds ? knownWithRowIds : knownOfFragment, each);
     if (other !== undefined) throw new NotReplaceable(`a fragment has field ${other}`);
+    if (hasRowIds && decode(fragment, each, ['rowIds']).rowIds === undefined)
+      throw new NotReplaceable('rows without ids');
   }
   if (fields.some((each) => hasInMetadata(each, 'blob'))) throw new NotReplaceable('a column holds blobs');
   if (indexesIn(indexes).some((each) => nameOfIndex(each).startsWith('__'))) {
     throw new NotReplaceable('an index takes part in commits');
   }
-  return { ...known, version, readerFlags, writerFlags, fragments };
+  return { ...known, version, readerFlags, writerFlags, fragments, hasRowIds };
 }
 
 /** The engine lists the keys that it inserts into such a table, for other writers that insert the same keys concurrently. */

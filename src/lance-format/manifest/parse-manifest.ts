@@ -48,8 +48,6 @@ export interface StoredFragment {
   readonly deletions: FileReference | undefined;
   /** Tells one deletion vector from another. */
   readonly deletionsId: bigint | undefined;
-  /** Its rows have identifiers of their own, and are not known by their addresses. */
-  readonly hasRowIds: boolean;
 }
 
 export interface StoredIndex {
@@ -140,7 +138,6 @@ function readFragment(encoded: Uint8Array): {
     deletedRows: deletions?.deletedRows ?? 0,
     deletions: deletions?.file,
     deletionsId: deletions?.id,
-    hasRowIds: known.rowIds !== undefined || known.externalRowIds !== undefined,
   };
   return { stored, files: deletions === undefined ? files : [...files, deletions.file] };
 }

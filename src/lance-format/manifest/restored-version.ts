@@ -5,13 +5,13 @@ import { sectionsOf } from './parse-manifest.ts';
 
 /**
  * The version after `head` with all that an older version of the same branch has: rows, columns, indexes and settings, as the
- * engine restores it. No fragment gets an id that a later version has used. The caller makes sure that the files of the older
+ * engine restores it. No fragment, and no row, gets an id that a later version has used. The caller makes sure that the files of the older
  * version are there. Throws `NotReplaceable` for a table that this package writes no version of, now or then.
  */
 export function restoredVersion(head: Buffer, older: Buffer, identity: VersionIdentity): NewVersion {
   const now = sectionsOf(head);
   const then = sectionsOf(older);
-  const { version: readVersion, maxFragmentId } = requireReplaceable(now.message, now.indexes);
+  const { version: readVersion, maxFragmentId, nextRowId } = requireReplaceable(now.message, now.indexes);
   const restored = requireReplaceable(then.message, then.indexes);
   const recorded = encode(transaction, {
     readVersion,
@@ -20,7 +20,10 @@ export function restoredVersion(head: Buffer, older: Buffer, identity: VersionId
   });
   return versionAfter(
     { message: then.message, readVersion, like: older },
-    { maxFragmentId: largest(maxFragmentId, restored.maxFragmentId) },
+    {
+      maxFragmentId: largest(maxFragmentId, restored.maxFragmentId),
+      nextRowId: largest(nextRowId, restored.nextRowId),
+    },
     { indexes: then.indexes, transaction: recorded },
     identity,
   );

@@ -13,6 +13,7 @@ import {
   versionAfter,
 } from '../manifest/next-manifest.ts';
 import { fragmentId, indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
+import { identified, type RowIdentity, withOtherIdentities } from '../manifest/row-identity.ts';
 import {
   createIndex,
   dataFile,
@@ -40,6 +41,8 @@ interface LiftRequest extends VersionIdentity {
   readonly result: Buffer;
   /** The transactions of the shadow's own versions, oldest first. */
   readonly steps: readonly Uint8Array[];
+  /** What rows have in place of the ids that the shadow gave them, in ascending order: they took the place of others. */
+  readonly identities?: ReadonlyMap<number, RowIdentity>;
 }
 
 /** A file or folder to be moved, by its paths relative to the shadow and to the original. */
@@ -54,14 +57,15 @@ export interface LiftedVersion extends NewVersion {
 
 /** The next version of the original. */
 export function liftedVersion(request: LiftRequest): LiftedVersion {
-  const { original, result, steps, transactionId } = request;
+  const { original, result, steps, transactionId, identities = new Map() } = request;
   const { message } = sectionsOf(original);
   const after = sectionsOf(result);
   const head = decode(manifest, message);
   const made = decode(manifest, after.message);
   const { version: readVersion = 0 } = head;
   const change = { from: baseIdIn(head), to: undefined, madeFrom: readVersion };
-  const fragments = made.fragments?.map((each) => fragmentWith(change, each)) ?? [];
+  const identified = (each: Uint8Array) => (identities.size > 0 ? withOtherIdentities(each, identities) : each);
+  const fragments = made.fragments?.map((each) => identified(fragmentWith(change, each))) ?? [];
   const indexes = after.indexes && indexesWith(change, after.indexes);
   const identity = { readVersion, uuid: transactionId };
   const before = {
@@ -82,6 +86,7 @@ export function liftedVersion(request: LiftRequest): LiftedVersion {
     tableMetadata,
     fragments,
     maxFragmentId: made.maxFragmentId,
+    nextRowId: made.nextRowId,
     readerFlags: liftedFlags(head.readerFlags, made.readerFlags),
     writerFlags: liftedFlags(head.writerFlags, made.writerFlags),
   };
@@ -219,7 +224,11 @@ export function overwriteVersion(head: Buffer, staged: Buffer, identity: Version
   if (fragments.some((each) => decode(fragment, each).deletionFile !== undefined))
     throw new NotReplaceable('rows of the source are deleted');
   const largestId = before.fragments.map(fragmentId).reduce((a, b) => Math.max(a, b), before.maxFragmentId ?? -1);
-  const added = fragments.map((each, index) => edit(fragment, each, { id: largestId + 1 + index || undefined }));
+  const placed = fragments.map((each, index) => ({
+    bytes: edit(fragment, each, { id: largestId + 1 + index || undefined }),
+    rows: decode(fragment, each, ['physicalRows']).physicalRows ?? 0,
+  }));
+  const { added, nextRowId } = identified(before, placed, undefined);
   const operation = encode(overwrite, {
     fragments: fragments.map((each) => edit(fragment, each, { id: undefined })),
     fields,
@@ -230,7 +239,8 @@ export function overwriteVersion(head: Buffer, staged: Buffer, identity: Version
     fields,
     schemaMetadata,
     dataFormat,
-    fragments: added,
+    fragments: added.map(({ bytes }) => bytes),
+    nextRowId,
     readerFlags: readerFlags & ~deletionFilesFlag || undefined,
     writerFlags: writerFlags & ~deletionFilesFlag || undefined,
     maxFragmentId: largestId + added.length < 0 ? undefined : largestId + added.length,

@@ -6,6 +6,7 @@
 import { fieldsOfColumns } from '../manifest/column-files.ts';
 import { basePathsFlag, ofOneVersion, requireReplaceable } from '../manifest/next-manifest.ts';
 import { fragmentId, manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
+import { rowIdsFlag, withoutIdentities, withVersionsUpTo } from '../manifest/row-identity.ts';
 import {
   basePath,
   dataFile,
@@ -35,7 +36,10 @@ interface ShadowRequest {
    * is not JSON, which the bytes that programs have stored may be.
    */
   readonly hasJsonAsBytes?: boolean;
-  /** Names of columns: the shadow has these and no others, and no indexes. Such a shadow is not lifted. */
+  /**
+   * Names of columns: the shadow has these and no others, no indexes, and no ids of rows, so that the engine takes rows by their
+   * addresses. Such a shadow is not lifted.
+   */
   readonly columns?: ReadonlySet<string>;
 }
 
@@ -50,6 +54,8 @@ export function shadowManifest(
   const change: BaseChange = { from: undefined, to: baseId };
   const wanted = columns === undefined ? known.fields : fieldsOfColumns(known.fields ?? [], columns);
   const fields = hasJsonAsBytes ? wanted?.map(jsonAsBytes) : wanted;
+  const isView = columns !== undefined;
+  const flagsOf = (flags: bigint) => (isView ? flags & ~rowIdsFlag : flags) | basePathsFlag;
   const shadow = edit(manifest, message, {
     ...ofOneVersion,
     version,
@@ -58,10 +64,11 @@ export function shadowManifest(
     ...(fields !== known.fields && { fields }),
     fragments: known.fragments
       .filter((each) => only?.has(fragmentId(each)) !== false)
-      .map((each) => fragmentWith(change, each)),
+      .map((each) => fragmentWith(change, isView ? withoutIdentities(each) : each)),
     basePaths: [...(known.basePaths ?? []), encode(basePath, { id: baseId, isDatasetRoot: true, path: folder })],
-    readerFlags: known.readerFlags | basePathsFlag,
-    writerFlags: known.writerFlags | basePathsFlag,
+    readerFlags: flagsOf(known.readerFlags),
+    writerFlags: flagsOf(known.writerFlags),
+    nextRowId: isView ? undefined : known.nextRowId,
   });
   const isPart = only !== undefined || columns !== undefined;
   const shadowIndexes = isPart ? undefined : indexes && indexesWith(change, indexes);
@@ -87,16 +94,21 @@ export interface BaseChange {
   /** Files with this base id get the other; all others keep theirs. */
   readonly from: number | undefined;
   readonly to: number | undefined;
-  /** Deletion vectors and indexes without a base id count as made from this version, if they count as made from a later one. */
+  /**
+   * Deletion vectors and indexes without a base id count as made from this version, if they count as made from a later one; rows that
+   * count as changed by a later version, as changed by the one after it.
+   */
   readonly madeFrom?: number;
 }
 
-export const fragmentWith = (change: BaseChange, encoded: Uint8Array): Uint8Array =>
-  editEach(fragment, encoded, {
-    files: (file) =>
-      decode(dataFile, file, ['baseId']).baseId === change.from ? edit(dataFile, file, { baseId: change.to }) : file,
+export function fragmentWith(change: BaseChange, encoded: Uint8Array): Uint8Array {
+  const { from, to, madeFrom } = change;
+  const made = madeFrom === undefined ? encoded : withVersionsUpTo(encoded, madeFrom + 1);
+  return editEach(fragment, made, {
+    files: (file) => (decode(dataFile, file, ['baseId']).baseId === from ? edit(dataFile, file, { baseId: to }) : file),
     deletionFile: (file) => deletionFileWith(change, file),
   });
+}
 
 function deletionFileWith({ from, to, madeFrom = Infinity }: BaseChange, encoded: Uint8Array): Uint8Array {
   const { baseId, readVersion = 0 } = decode(deletionFile, encoded, ['baseId', 'readVersion']);

@@ -74,7 +74,9 @@ export class ByRowAddress {
     const old = batch.updates ? addressesOf(found) : [];
     const properties = head.note?.(countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert));
     const { turn, end } = planning(index, batch, parts, head.turn);
-    const replaced = await head.dataset.replaceRows(index.tracked, old, rows, { properties, turn }).catch((error) => {
+    const updated = () => batch.rowsOf(parts).map(({ key }) => (batch.updates ? found.rows.get(key) : undefined));
+    const options = { properties, turn, updated };
+    const replaced = await head.dataset.replaceRows(index.tracked, old, rows, options).catch((error) => {
       end();
       throw error;
     });

@@ -67,7 +67,7 @@ function factsOfIndex(index: NativeIndex): IndexFacts {
 }
 
 function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly FragmentFacts[] {
-  const mayMove = !schema.fields.some(holdsBlobs) && !fragments.some(({ hasRowIds }) => hasRowIds);
+  const mayMove = !schema.fields.some(holdsBlobs);
   return fragments.map(({ id, rows, deletedRows }) => ({ id: mayMove ? id : undefined, rows, deletedRows }));
 }
 

@@ -5,7 +5,7 @@ import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
 import type { ToTry } from '../../port/reader-work.ts';
-import type { RowAddressSql } from '../../port/row-address.ts';
+import { addressesAmong, type RowAddressSql } from '../../port/row-address.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { DatasetHead } from '../head/dataset-head.ts';
 import { queryOf, resultsOf } from '../native/native.ts';
@@ -56,7 +56,10 @@ export class LanceSnapshot implements Snapshot {
   }
 
   take(rows: readonly RowAddressSql[], columns?: readonly Projection[]): AsyncIterable<IpcFile> {
-    return resultsOf(async () => (await this.head.table()).takeRowIds(rows.map(BigInt)), columns);
+    return resultsOf(async () => {
+      const table = await this.head.table();
+      return this.head.hasRowIds ? queryOf(table, addressesAmong(rows)) : table.takeRowIds(rows.map(BigInt));
+    }, columns);
   }
 
   async *query(spec: QuerySpec): AsyncIterable<IpcFile> {

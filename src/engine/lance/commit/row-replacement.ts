@@ -202,6 +202,7 @@ export class RowReplacement {
         deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
         staged: staged.manifest,
         isAppend,
+        updated: options.updated,
         ...newTransaction(this.#parts.fresh),
         properties: options.properties,
       });

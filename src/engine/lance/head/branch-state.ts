@@ -25,6 +25,7 @@ import {
   parseManifest,
   showFlags,
 } from '../../../lance-format/manifest/parse-manifest.ts';
+import { rowIdsFlag } from '../../../lance-format/manifest/row-identity.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 
@@ -36,6 +37,8 @@ interface BranchPath {
 export interface BranchState {
   /** Why this engine must not write to it; undefined where it may. */
   readonly writeRefusal: LancegateError | undefined;
+  /** Its rows have ids of their own: the engine takes no row by its address, but finds it by a condition. */
+  readonly hasRowIds: boolean;
 }
 
 /** `allFiles`: also looks for the files of the rows, one listing for each folder. undefined if nothing is stored at all. */
@@ -65,7 +68,8 @@ export function stateIn(
     return outlineOf(bytes);
   });
   requireReadable(outline);
-  return { writeRefusal: writeRefusalOf(outline) };
+  const hasRowIds = ((outline.readerFlags | outline.writerFlags) & rowIdsFlag) !== 0n;
+  return { writeRefusal: writeRefusalOf(outline), hasRowIds };
 }
 
 /** For a dataset that was open until now. */

@@ -39,7 +39,7 @@ export class DatasetHead {
   readonly #mirror: BranchMirror | undefined;
   /** Of the mirror when this was made. */
   readonly #incarnation: number | undefined;
-  #writeRefusal: LancegateError | undefined;
+  #state: BranchState | undefined;
   /** undefined if it has to be asked of the engine, which takes 0.1 ms. */
   #version: number | undefined;
   #isBehind = false;
@@ -52,7 +52,7 @@ export class DatasetHead {
     this.#folder = folder;
     this.#mirror = mirror;
     this.#incarnation = mirror?.incarnation;
-    this.#writeRefusal = state?.writeRefusal;
+    this.#state = state;
     if (mirror?.known !== undefined) this.#follow(mirror.known);
   }
 
@@ -108,7 +108,12 @@ export class DatasetHead {
 
   requireWritable(): void {
     if (this.isReplaced) throw replaced();
-    if (this.#writeRefusal !== undefined) throw this.#writeRefusal;
+    if (this.#state?.writeRefusal !== undefined) throw this.#state.writeRefusal;
+  }
+
+  /** As `BranchState`. */
+  get hasRowIds(): boolean {
+    return this.#state?.hasRowIds === true;
   }
 
   /** Brings the dataset to its newest version. After a fault, the next call checks again. `purpose`: as `BranchHead.refresh`. */
@@ -132,7 +137,7 @@ export class DatasetHead {
     folder.remember();
     const state = await inspectBranch(folder, allFiles);
     if (state === undefined) throw nothingLeft(folder.datasetPath);
-    this.#writeRefusal = state.writeRefusal;
+    this.#state = state;
     folder.trust();
   }
 
@@ -141,7 +146,7 @@ export class DatasetHead {
     this.#isBehind = true;
     this.#version = version;
     const file = this.#mirror && readManifest(this.#mirror.versionsFolder, version);
-    if (file !== undefined) this.#writeRefusal = stateIn(version, file).writeRefusal;
+    if (file !== undefined) this.#state = stateIn(version, file);
   }
 
   /** The handle made this version. */

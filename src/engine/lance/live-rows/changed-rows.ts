@@ -21,8 +21,7 @@ interface FragmentRows {
  * they name. An update does both: it deletes its row and writes it anew in a new fragment.
  *
  * Reads two manifests and the deletion vectors of the fragments that the commit touched, some 0.1 ms each, and asks the engine
- * nothing. undefined for datasets whose rows have identifiers of their own, and where a file is gone, on other storage or in an
- * unknown form.
+ * nothing. undefined where a file is gone, on other storage or in an unknown form.
  */
 export async function changedRows(
   versionsFolder: string,
@@ -31,7 +30,6 @@ export async function changedRows(
 ): Promise<readonly RowAddressSql[] | undefined> {
   try {
     const [before, after] = [manifestOf(versionsFolder, version - 1), manifestOf(versionsFolder, version)];
-    if ([...before.fragments, ...after.fragments].some(({ hasRowIds }) => hasRowIds)) return undefined;
     const branchFolder = dirname(versionsFolder);
     const changed =
       change === 'removed' ? removals(before, after, branchFolder) : additions(before, after, branchFolder);

@@ -220,7 +220,6 @@ export class LiveRowMap implements LiveRows {
   }
 
   #readFragment(manifest: Manifest, fragment: StoredFragment, known: Tracked | undefined): Tracked {
-    if (fragment.hasRowIds) throw new MalformedFile('rows have identifiers of their own');
     const { rows, deletionsId } = fragment;
     if (known !== undefined && known.deletionsId === deletionsId) return known;
     const offsets = readDeletedOffsets(manifest, dirname(this.#versionsFolder), fragment);

@@ -10,12 +10,13 @@ import {
   nextFragmentId,
   type VersionIdentity,
 } from '../../../lance-format/manifest/next-manifest.ts';
+import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/row-identity.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeLimits, type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
-import { addressesFrom, addressesIn } from '../../port/row-address.ts';
+import { addressesFrom, addressesIn, placeOf, type RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
 import type { BranchCommits } from '../commit/branch-commits.ts';
@@ -123,6 +124,8 @@ class LocalShadow implements Shadow {
   #isEnded = false;
   #columns: ColumnsAfter = 'same columns';
   #made: Original | undefined;
+  /** As those of `liftedVersion`. */
+  readonly #identities = new Map<number, RowIdentity>();
 
   constructor(parts: LocalShadowParts) {
     this.#parts = parts;
@@ -144,10 +147,23 @@ class LocalShadow implements Shadow {
   }
 
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
+    if (step.kind === 'append' && step.updated !== undefined) this.#noteIdentities(step.updated);
     if (step.kind === 'drop columns') return this.#dropColumns(step, limits);
     return step.kind === 'update' && step.laterRounds !== undefined
       ? this.#updateInRounds(step, step.laterRounds, limits)
       : this.#change(step, file, limits);
+  }
+
+  /** The engine gives the rows that are appended new ids, in their order. */
+  #noteIdentities(updated: readonly (RowAddressSql | undefined)[]): void {
+    const known = identitiesIn(this.#folder.changesSince(this.#parts.shadowVersion).result);
+    if (known === undefined) return;
+    for (const [index, address] of updated.entries()) {
+      if (address === undefined) continue;
+      const { id, createdAt } = known.rows.at(placeOf(address));
+      const identity = { id, createdAt: Math.min(createdAt, this.baseVersion + 1) };
+      this.#identities.set(known.nextRowId + index, this.#identities.get(id) ?? identity);
+    }
   }
 
   /** Rows that have no other columns in their files are written anew before, with NULL in those that stay. */
@@ -236,7 +252,13 @@ class LocalShadow implements Shadow {
       if (this.#isSpoiled || steps.length === 0) throw new Error('a shadow that has nothing to commit');
       requireTime?.();
       this.#isSpoiled = true;
-      const lifted = liftedVersion({ original: original.bytes, result, steps, ...newTransaction() });
+      const lifted = liftedVersion({
+        original: original.bytes,
+        result,
+        steps,
+        identities: this.#identities,
+        ...newTransaction(),
+      });
       const isMade = await engineCall('replace', () => commit(lifted, this.#folder.path));
       if (!isMade) return 'overtaken';
       this.#isSpoiled = false;
