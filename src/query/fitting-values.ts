@@ -16,7 +16,7 @@ import type { Snapshot } from '../engine/port/dataset.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { type ExactForms, exactFormsOf, lossOf } from './exact-values.ts';
+import { lossOf, stepsOf, type TypesOfSteps } from './exact-values.ts';
 import { lanceType, rangeCheck } from './number-ranges.ts';
 
 type ReadableRows = Pick<Snapshot, 'schema'> & Pick<RowQueries, 'query'>;
@@ -49,9 +49,8 @@ async function requireFittingUpdate(rows: ReadableRows, { set, where }: UpdateSt
   const { fields } = await rows.schema();
   const values = set.flatMap(({ column, value: expression, isConstant = false }) => {
     const target = fields.find(({ name }) => name === column);
-    const exact = exactFormsOf(expression, fields);
-    const isOfInterest = target !== undefined && (isLoose(target) || mayLose(exact));
-    return isOfInterest ? [{ column, expression, target, isConstant, exact }] : [];
+    const isOfInterest = target !== undefined && (isLoose(target) || mayLose(expression));
+    return isOfInterest ? [{ column, expression, target, isConstant }] : [];
   });
   const given = await withTypes(rows, values, where);
   for (const { given: from, target } of given) requireSameFields(from, target, [target.name]);
@@ -61,25 +60,19 @@ async function requireFittingUpdate(rows: ReadableRows, { set, where }: UpdateSt
 
 /** New columns have the types of their expressions. */
 async function requireExactColumns(rows: ReadableRows, columns: readonly NewColumn[]): Promise<void> {
-  const { fields } = await rows.schema();
-  const values = columns.map(({ name: column, value: expression }) => ({
-    ...{ column, expression },
-    exact: exactFormsOf(expression, fields),
-  }));
+  const values = columns.map(({ name: column, value: expression }) => ({ column, expression }));
   const given = await withTypes(rows, values, undefined);
   checkStorableFields(given.map(({ given: field, column }) => ({ ...field, name: column })));
-  await requireExact(
-    rows,
-    given.map((value) => ({ ...value, target: value.given })),
-    undefined,
-  );
+  const targeted = given.map((value) => ({ ...value, target: value.given, isConstant: false }));
+  await requireInRange(rows, targeted, undefined);
+  await requireExact(rows, targeted, undefined);
 }
 
-const mayLose = ({ integers, floats }: ExactForms): boolean => (integers ?? floats) !== undefined;
+/** Neither a column alone nor a constant. */
+const mayLose = (expression: CheckedSql): boolean => /[-+*(]/.test(expression);
 
 interface ExactValue extends Expression {
   readonly target: Field;
-  readonly exact: ExactForms;
 }
 
 async function requireExact(
@@ -87,10 +80,24 @@ async function requireExact(
   values: readonly Typed<ExactValue>[],
   where: CheckedSql | undefined,
 ): Promise<void> {
-  for (const { column, expression, exact, given, target } of values) {
-    const loss = lossOf(expression, exact, given.type, target.type);
+  const { fields } = await rows.schema();
+  const types = await typesOfSteps(rows, values, where);
+  for (const { column, expression, given, target } of values) {
+    const loss = lossOf(expression, types, fields, given.type, target.type);
     if (loss !== undefined && (await isTrueOfRow(rows, loss, where))) throw outOfRangeOf(column);
   }
+}
+
+async function typesOfSteps(
+  rows: ReadableRows,
+  values: readonly Expression[],
+  where: CheckedSql | undefined,
+): Promise<TypesOfSteps> {
+  const steps = values.flatMap(({ column, expression }) =>
+    stepsOf(expression).map((step) => ({ column, expression: step })),
+  );
+  const known = await withTypes(rows, steps, where);
+  return new Map(known.map(({ expression, given }) => [expression, given.type]));
 }
 
 /** False where the engine refuses to tell. */

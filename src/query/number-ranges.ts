@@ -68,8 +68,8 @@ const perSecond = { s: 1, ms: 1e3, us: 1e6, ns: 1e9 } as const;
 /** Infinity and NaN go with every float. */
 function rangeOf(given: DataType, target: DataType): Range | undefined {
   if (target.kind === 'time') {
-    if (given.kind !== 'int' && !isText(given)) return undefined;
-    const end = secondsPerDay * perSecond[target.unit];
+    if (given.kind !== 'int' && given.kind !== 'time' && !isText(given)) return undefined;
+    const end = secondsPerDay * perSecond[given.kind === 'time' ? given.unit : target.unit];
     return (value) => Number.isNaN(value) || (value >= 0 && value < end);
   }
   if (target.kind !== 'float' || target.bitWidth === 64) return undefined;

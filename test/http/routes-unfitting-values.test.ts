@@ -13,6 +13,7 @@ import {
   List,
   Struct,
   Time,
+  TimestampNanosecond,
   TimeUnit,
   Uint8,
   Uint64,
@@ -164,6 +165,8 @@ test('a sum of integers beyond their type is refused, and does not begin again a
     small: vectorFromArray([127, null], new Int8()),
     most: vectorFromArray([2n ** 63n - 1n, 5n], new Int64()),
     least: vectorFromArray([0n, 7n], new Uint64()),
+    list: vectorFromArray([[2n ** 62n], [1n]], new List(item(new Int64()))),
+    pair: vectorFromArray([{ a: 1n }, { a: null }], new Struct([new Field('a', new Int64(), true)])),
   };
   succeeded(await service.post('/v1/table/t/create', stream(integers)));
   const update = (column: string, expression: string, predicate = 'true') =>
@@ -183,6 +186,15 @@ test('a sum of integers beyond their type is refused, and does not begin again a
     ['most', 'coalesce(CASE WHEN most > 5 THEN most + 1 ELSE most END)'],
     ['most', '1 + small'],
     ['least', 'least - 1'],
+    ['most', '(most + 1) / 2'],
+    ['most', '(most + 1) % 7'],
+    ['most', 'greatest(most + 1, 2)'],
+    ['most', 'most / 5 * 6'],
+    ['most', "length('ab') * most"],
+    ['most', 'list[1] * 2'],
+    ['most', 'pair.a + 9223372036854775807'],
+    ['most', 'coalesce(CASE WHEN most + 1 > 5 THEN 1 ELSE 2 END)'],
+    ['most', 'coalesce(gcd(most, 5) * most * 3, 1)'],
   ] as const;
   const before = await storedRows(service, 't');
   for (const [column, expression] of beyond) {
@@ -195,6 +207,84 @@ test('a sum of integers beyond their type is refused, and does not begin again a
   const [first, second] = await storedRows(service, 't');
   assert.deepEqual([first?.small, first?.most], [127, 27]);
   assert.deepEqual([second?.small, second?.least], [null, 6]);
+});
+
+test('a sum beyond its type is found wherever it stands, and only where a row comes to it', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  const numbers = { id: [1, 2], most: vectorFromArray([2n ** 63n - 1n, 5n], new Int64()) };
+  succeeded(await service.post('/v1/table/t/create', stream(numbers)));
+  const add = (expression: string, name: string) =>
+    service.post('/v1/table/t/add_columns', { new_columns: [{ name, expression }] });
+  for (const expression of [
+    'make_array(most + 1)',
+    "named_struct('a', most + 1)",
+    "concat('a', most + 1)",
+    'power(most * 2, 2)',
+    'to_timestamp_millis(most * 1000)',
+    'most * 2 + 0.5',
+    'most + 1 > 5',
+    `abs(${'abs('.repeat(6)}most - 2${') / 2 + 1'.repeat(6)}) * 400`,
+  ]) {
+    refused(await add(expression, 'added'), 400, 13, /column added: a number is out of the range/);
+  }
+  const branch = 'CASE WHEN id = 2 THEN most + 1 ELSE most END';
+  const kept = [`coalesce(${branch})`, `make_array(${branch})`, 'most / 3 * 2', 'abs(most - 1) % 4 + 1', '-most'];
+  for (const [i, expression] of kept.entries()) succeeded(await add(expression, `kept${i}`));
+});
+
+test('a float that becomes infinite is refused, except where its definition says so', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  const numbers = {
+    id: [1, 2],
+    half: vectorFromArray([60_000, 1], new Float16()),
+    single: vectorFromArray([3e38, Number.POSITIVE_INFINITY], new Float32()),
+    double: vectorFromArray([1.7e308, null], new Float64()),
+    time: twice(1n, new Time(TimeUnit.MICROSECOND, 64)),
+    at: vectorFromArray([0, 0], new TimestampNanosecond()),
+  };
+  succeeded(await service.post('/v1/table/t/create', stream(numbers)));
+  const set = (column: string, expression: string) =>
+    service.post('/v1/table/t/update', { predicate: 'true', updates: [[column, expression]] });
+  for (const [column, expression] of [
+    ['half', 'half * half'],
+    ['single', 'single * 10'],
+    ['single', 'coalesce(single * 10 / 2, 1)'],
+    ['double', 'double * 10'],
+    ['double', 'exp(double)'],
+    ['double', 'power(double, 2)'],
+    ['double', 'round(double, 2)'],
+    ['at', 'to_timestamp(double)'],
+  ] as const) {
+    refused(await set(column, expression), 400, 13, new RegExp(`column ${column}: a number is out of the range`));
+  }
+  for (const expression of ['double / 0', 'ln(0 * double)', 'coalesce(single, 1) * 0', "coalesce(double, 'inf')"]) {
+    succeeded(await set('double', expression));
+  }
+  const added = { new_columns: [{ name: 'late', expression: "arrow_cast(id * 86400000000, 'Time64(Microsecond)')" }] };
+  refused(await service.post('/v1/table/t/add_columns', added), 400, 13, /column late: a number is out of the range/);
+});
+
+test('decimals with more digits than their type are refused', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  succeeded(await service.post('/v1/table/t/create', stream({ id: [6, 1] })));
+  const add = (expression: string) =>
+    service.post('/v1/table/t/add_columns', { new_columns: [{ name: 'd', expression }] });
+  const tens = `arrow_cast('1${'0'.repeat(37)}', 'Decimal128(38, 0)')`;
+  succeeded(await add(`${tens} * arrow_cast(id, 'Decimal128(1, 0)')`));
+  const sum = (value: string) => service.post('/v1/table/t/update', { updates: [['d', value]] });
+  refused(await sum('d + d'), 400, 13, /column d: a number is out of the range/);
+  succeeded(await sum('d - d'));
+});
+
+test('a date that cannot be rounded is a mistake of the request', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  succeeded(await service.post('/v1/table/t/create', stream({ n: vectorFromArray([-(2n ** 63n)], new Int64()) })));
+  const query = {
+    k: 1,
+    vector: [],
+    filter: "date_trunc('year', arrow_cast(n, 'Timestamp(Nanosecond, None)')) IS NULL",
+  };
+  refused(await service.post('/v1/table/t/query', query), 400, 13, /a date, or a part of one, is not valid/);
 });
 
 test('a column is not added with numbers that a sum or a cast made others', async (t) => {

@@ -75,7 +75,10 @@ export const evaluationRules: readonly Rule[] = [
     'a value does not fit the type it is converted to',
   ),
   evaluation(/invalid index|invalid stride/, 'an index or a stride is out of range'),
-  evaluation(/granularity|Date part|DATE_BIN|is out of range|out of range/, 'a date, or a part of one, is not valid'),
+  evaluation(
+    /`Option::unwrap\(\)` on a `None` value|granularity|Date part|DATE_BIN|is out of range|out of range/,
+    'a date, or a part of one, is not valid',
+  ),
   evaluation(/Failed to encode JSONB|CAST to JSONB/, 'jsonb takes a text, written out, that is JSON'),
   evaluation(/Invalid escape character/, 'ESCAPE takes a text of one character'),
   evaluation(
