@@ -1,5 +1,7 @@
 /** How changes get into a branch: each is committed alone, its steps computed by the engine in a shadow. */
-import { type ChangeLimits, factsOf, type ManifestChange } from '../engine/port/change.ts';
+
+import { factsOf, type ManifestChange } from '../engine/port/change.ts';
+import type { ChangeLimits } from '../engine/port/change-limits.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { principalKey } from '../kernel/request-scope.ts';

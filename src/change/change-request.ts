@@ -1,5 +1,6 @@
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
-import type { ChangeLimits, ChangeStep, ManifestChange } from '../engine/port/change.ts';
+import type { ChangeStep, ManifestChange } from '../engine/port/change.ts';
+import type { ChangeLimits } from '../engine/port/change-limits.ts';
 import type { MergeTotals, Shadow } from '../engine/port/shadow.ts';
 import type { WriteRequest } from '../write/write.ts';
 

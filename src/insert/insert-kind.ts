@@ -99,9 +99,9 @@ class InsertBatch implements WriteBatch {
     columns: readonly Projection[],
   ): Promise<void> {
     if (!shadow.isPrivate || mode === 'overwrite') throw tooLargeForTable();
-    for await (const file of staged.select(columns)) {
-      const limits = { timeoutMs: longestTime(this.#requests), principal: undefined };
-      await shadow.change({ kind: 'append', rows: 0 }, file, limits);
+    const limits = () => ({ timeoutMs: longestTime(this.#requests), principal: undefined });
+    for await (const file of staged.select(columns, limits())) {
+      await shadow.change({ kind: 'append', rows: 0 }, file, limits());
       requireTime(this.#requests);
     }
   }

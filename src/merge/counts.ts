@@ -74,7 +74,12 @@ export async function rowsBeforeByCommit(batch: Batch, commit: RowsOfCommit): Pr
       const isNextVersion = commit.version === commit.before.version + 1;
       const byCommit = isNextVersion ? await rowsBeforeByChanges(batch, commit, past) : undefined;
       if (byCommit !== undefined) return { by: 'commit', rowsBefore: byCommit };
-      const found = await countSoughtRows(past, soughtKeys(batch));
+      const search = () => countSoughtRows(past, soughtKeys(batch));
+      // The commit is made, so only this is done again where the order of another client ended the process.
+      const found = await search().catch((error: unknown) => {
+        if (!(error instanceof LancegateError) || error.kind !== 'ReaderDied') throw error;
+        return search();
+      });
       return { by: 'search', rowsBefore: (key) => found[key]! };
     } finally {
       past.close();

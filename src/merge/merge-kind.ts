@@ -4,8 +4,17 @@
  */
 import type { Datasets } from '../engine/port/engine.ts';
 import { addressOf } from '../engine/port/row-address.ts';
+import { principalKey } from '../kernel/request-scope.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { type Committed, type Counted, type Head, unchanged, type WriteBatch, type WriteKind } from '../write/write.ts';
+import {
+  type Committed,
+  type Counted,
+  type Head,
+  longestTime,
+  unchanged,
+  type WriteBatch,
+  type WriteKind,
+} from '../write/write.ts';
 import { Batch, type MergeRequest } from './batch.ts';
 import { completeBatch } from './completed-batch.ts';
 import { KeyIndexLoader, type KeyIndexLoaderDeps } from './key-index/key-index-loader.ts';
@@ -51,8 +60,9 @@ export class MergeKind implements WriteKind<MergeRequest> {
   async #complete(sent: Batch, head: Head): Promise<Batch> {
     const found = sent.isByKeys ? (await this.#keyIndex.at(head, sent.first))?.find(sent.keys) : undefined;
     const addresses = found && [...found.rows.values()].map(addressOf);
+    const limits = { timeoutMs: longestTime(sent.requests), principal: principalKey(sent.first.scope.principal) };
     return completeBatch(sent, (columns, where) =>
-      addresses === undefined ? head.dataset.select(columns, where) : head.dataset.take(addresses, columns),
+      addresses === undefined ? head.dataset.select(columns, where, limits) : head.dataset.take(addresses, columns),
     );
   }
 

@@ -83,8 +83,9 @@ export class ReaderQueries implements Queries, ReaderChanges {
   }
 
   /** Ends only when the reader has answered or ended, so that what it reads may be removed. */
-  async *read({ store, location, branch, timeoutMs, principal, ...what }: ReaderReading): AsyncIterable<IpcFile> {
-    const at: ReadAt = { store, location, branch, version: 0, isExact: true, lineage: '' };
+  async *read(reading: ReaderReading): AsyncIterable<IpcFile> {
+    const { store, location, branch, version, timeoutMs, principal, ...what } = reading;
+    const at: ReadAt = { store, location, branch, version, isExact: true, lineage: '' };
     const deadline = new AbortController();
     const cancel = this.#abortAfter(timeoutMs, deadline);
     const result = new RelayedResult({

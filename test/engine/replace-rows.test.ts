@@ -1237,6 +1237,7 @@ test('a version is dated before whatever time is noted after its commit, in whol
     folder,
     staging,
     commits: new FolderCommits(folder, new FileWriter(), beginSync),
+    readStaged: () => assert.fail('nothing is read'),
     fresh,
   });
   const made = await replacement.commit(tracked as LiveRowMap, [], { file: fileOf(rowsFrom(5, 1, 'ours')), rows: 1 });
@@ -1269,6 +1270,7 @@ test('a commit that was overtaken leaves no time for another program at its next
     folder,
     staging: new Staging(folder),
     commits: new Watched(folder, files),
+    readStaged: () => assert.fail('nothing is read'),
     fresh: { nowMs: Date.now, uuid: randomUUID },
   });
   const replaceFirstOfEach = () => {

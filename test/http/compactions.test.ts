@@ -1,10 +1,10 @@
 /** Compactions run in a process of their own: what ends one, and what is left then. */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, type TestContext, test } from 'node:test';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
-import { enginePriorities, readersOf } from '#test/fixtures/reader-processes.ts';
+import { enginePriorities, isStalled, readersOf } from '#test/fixtures/reader-processes.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { startCheckedService, succeeded } from './checked-service.ts';
 import { eventually } from './eventually.ts';
@@ -12,12 +12,6 @@ import { people } from './rows.ts';
 import { stallReads } from './stalled-reads.ts';
 
 const fragments = 6;
-
-/** Whether a thread of the process waits for a pipe that nothing writes to (proc_pid_wchan(5)). */
-const isStalled = (pid: number): boolean =>
-  readdirSync(`/proc/${pid}/task`).some(
-    (thread) => readFileSync(`/proc/${pid}/task/${thread}/wchan`, 'utf8') === 'wait_for_partner',
-  );
 
 describe('a compaction', () => {
   const later = afterSuite();

@@ -4,10 +4,13 @@ import { before, describe, test } from 'node:test';
 import type { DataType, Field } from '#src/arrow/schema/schema.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
+import { isStalled, readersOf } from '#test/fixtures/reader-processes.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
+import { eventually } from './eventually.ts';
 import { part, transact } from './multipart-body.ts';
 import { storedRows } from './rows.ts';
+import { stallReads } from './stalled-reads.ts';
 
 const int32: DataType = { kind: 'int', bitWidth: 32, signed: true };
 const utf8: DataType = { kind: 'utf8' };
@@ -120,6 +123,20 @@ describe('fields of structs', () => {
       { id: 1, s: { a: 1, b: null, in: { a: 10, b: null } } },
       stored[1],
     ]);
+  });
+
+  test('keep what they hold where the process that reads them is killed, and every other request goes on (P1, P12)', async (t) => {
+    const [name, other] = [await newTable(), await newTable()];
+    const reads = stallReads(service, name, t.after.bind(t));
+    const merged = merge(name, 'on=id', rowsOf([1, 2, 3]));
+    const stalled = () => readersOf(process.pid).find(isStalled);
+    await eventually('a process reads them', () => stalled() !== undefined);
+    succeeded(await merge(other, 'on=id', rowsOf([1])));
+    reads.putBack();
+    process.kill(stalled()!, 'SIGKILL');
+    assert.equal((succeeded(await merged) as Record<string, unknown>).num_updated_rows, 3);
+    assert.deepEqual(await storedRows(service, name), updated);
+    assert.deepEqual(await storedRows(service, other), [updated[0], stored[1], stored[2]]);
   });
 
   test('come in any order, also in lists and beside dictionaries', async () => {

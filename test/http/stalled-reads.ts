@@ -4,12 +4,14 @@
  * what waits behind it waits for certain.
  */
 import { execFileSync } from 'node:child_process';
-import { closeSync, constants, openSync, readdirSync, renameSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestService } from '#test/fixtures/service.ts';
 import { eventually } from './eventually.ts';
 
 interface StalledReads {
+  /** The rows are where they were; a request that waits for them waits on. */
+  putBack(): void;
   /** The rows can be read again; a request that waited for them gets a failing disk. */
   release(): void;
 }
@@ -28,17 +30,21 @@ export function stallReads(
   renameSync(file, rows);
   execFileSync('mkfifo', [file]);
   let opened: number | undefined;
-  const release = (): void => {
-    if (opened !== undefined) return;
+  const putBack = (): void => {
+    if (!existsSync(rows)) return;
     renameSync(file, pipe);
     renameSync(rows, file);
+  };
+  const release = (): void => {
+    if (opened !== undefined) return;
+    putBack();
     opened = openSync(pipe, constants.O_RDWR | constants.O_NONBLOCK);
   };
   after(() => {
     release();
     if (opened !== undefined) closeSync(opened);
   });
-  return { release };
+  return { putBack, release };
 }
 
 /**
@@ -51,11 +57,11 @@ export async function holdTurn<Answer>(
   after: (clean: () => void) => void,
   send: () => Promise<Answer>,
 ): Promise<StalledReads & { readonly holder: Promise<Answer> }> {
-  const { release } = stallReads(service, table, after);
+  const stalled = stallReads(service, table, after);
   const begun = await mergesBegun(service);
   const holder = send();
   await eventually('the merge has the turn', async () => (await mergesBegun(service)) > begun);
-  return { release, holder };
+  return { ...stalled, holder };
 }
 
 /** Merges that no longer wait. */

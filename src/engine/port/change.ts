@@ -1,4 +1,4 @@
-/** The changes that the engine makes of a branch, one at a time. They are data: a reader process runs most of them. */
+/** The changes that the engine makes of a branch, one at a time. They are data: a reader process runs them. */
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { MergeSpec } from './merge-spec.ts';
 import type { RowAddressSql } from './row-address.ts';
@@ -117,30 +117,21 @@ interface StepFacts {
   readonly keepsColumns: boolean;
   /** All that it does shows in its totals. */
   readonly changesRowsOnly: boolean;
-  /** It computes, which native code may die of (P12). The others encode checked rows, or change metadata. */
-  readonly runsInReader: boolean;
 }
 
 /** What holds of every step of a kind. An overwrite may remove all rows. */
 const stepFacts: Readonly<Record<ChangeStep['kind'], StepFacts>> = {
-  merge: { keepsColumns: true, changesRowsOnly: true, runsInReader: true },
-  append: { keepsColumns: true, changesRowsOnly: true, runsInReader: false },
-  overwrite: { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
-  update: { keepsColumns: true, changesRowsOnly: true, runsInReader: true },
-  delete: { keepsColumns: true, changesRowsOnly: true, runsInReader: true },
-  'add columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: true },
-  'add null columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
-  'alter columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: true },
-  'drop columns': { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
-  'update field metadata': { keepsColumns: false, changesRowsOnly: false, runsInReader: false },
-  'drop index': { keepsColumns: true, changesRowsOnly: false, runsInReader: false },
+  merge: { keepsColumns: true, changesRowsOnly: true },
+  append: { keepsColumns: true, changesRowsOnly: true },
+  overwrite: { keepsColumns: false, changesRowsOnly: false },
+  update: { keepsColumns: true, changesRowsOnly: true },
+  delete: { keepsColumns: true, changesRowsOnly: true },
+  'add columns': { keepsColumns: false, changesRowsOnly: false },
+  'add null columns': { keepsColumns: false, changesRowsOnly: false },
+  'alter columns': { keepsColumns: false, changesRowsOnly: false },
+  'drop columns': { keepsColumns: false, changesRowsOnly: false },
+  'update field metadata': { keepsColumns: false, changesRowsOnly: false },
+  'drop index': { keepsColumns: true, changesRowsOnly: false },
 };
 
 export const factsOf = ({ kind }: ChangeStep): StepFacts => stepFacts[kind];
-
-/** Until when a change has time, and whose share it counts against. */
-export interface ChangeLimits {
-  readonly timeoutMs: number | undefined;
-  /** `principalKey`. */
-  readonly principal: string | undefined;
-}

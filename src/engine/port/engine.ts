@@ -10,7 +10,8 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/spelling.ts';
-import type { ChangeLimits, ProposedManifest } from './change.ts';
+import type { ProposedManifest } from './change.ts';
+import type { ChangeLimits } from './change-limits.ts';
 import type { Dataset, EngineWrites, Snapshot } from './dataset.ts';
 
 /** The space of the file system that holds the tables. */

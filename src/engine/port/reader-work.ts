@@ -2,7 +2,8 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { BranchName, Location } from '../../kernel/ids.ts';
-import type { ChangeLimits, ChangeStep } from './change.ts';
+import type { ChangeStep } from './change.ts';
+import type { ChangeLimits } from './change-limits.ts';
 import type { IndexSpec } from './index-spec.ts';
 import type { MergeCounts, Projection } from './merge-spec.ts';
 import type { RowAddressSql } from './row-address.ts';
@@ -37,8 +38,8 @@ export interface RowsToRead extends ChangeLimits {
   readonly rows: readonly RowAddressSql[] | undefined;
 }
 
-/** Of the newest version of a dataset that only this service writes to. */
-export type ReaderReading = RowsToRead & Pick<ReaderChange, 'store' | 'location' | 'branch'>;
+/** Of this version; of a dataset that only this service writes to, of the newest one. */
+export type ReaderReading = RowsToRead & Pick<ReaderChange, 'store' | 'location' | 'branch' | 'version'>;
 
 /** Does in another process what the engine computes for a client: native code may die of it (P12). */
 export interface ReaderChanges {

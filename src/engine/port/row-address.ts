@@ -3,6 +3,7 @@ import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded, Properties } from '../../kernel/ids.ts';
 import type { AddressRemap, RowAddress } from '../../keys/address-remap.ts';
+import type { ChangeLimits } from './change-limits.ts';
 import type { Projection } from './merge-spec.ts';
 
 /** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
@@ -52,7 +53,7 @@ export interface StagedSource {
   append(file: IpcFile): Promise<void>;
   countRows(): Promise<number>;
   /** All of them, as `Dataset.select`. */
-  select(columns: readonly Projection[]): AsyncIterable<IpcFile>;
+  select(columns: readonly Projection[], limits: ChangeLimits): AsyncIterable<IpcFile>;
   /** The caller calls this when no commit follows; after a commit it removes no file of the table. */
   discard(): void;
 }

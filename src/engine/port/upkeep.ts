@@ -85,8 +85,8 @@ export interface Upkeep {
   /** Read from the newest manifest alone. */
   layout(): Promise<Layout>;
   /**
-   * Builds an index, in place of the one of this name. With `scope` in a process of its own, which the signal ends; without,
-   * in this one. What the engine alone may build is committed when this returns.
+   * Builds an index, in place of the one of this name, in a process of its own, which the signal ends; without `scope` for
+   * maintenance. What the engine alone may build is committed when this returns.
    */
   prepareIndex(spec: IndexSpec, scope?: IndexBuildScope): Promise<PreparedCommit>;
   /**

@@ -16,6 +16,8 @@ import { eachRow, type ReadColumns } from './key-lookup.ts';
  */
 const mostRowsTaken = 20_000;
 const rowsPerCheck = 65_536;
+/** Reading for all clients of a table is a principal of its own, and takes as long as the table is large. */
+const readingLimits = { timeoutMs: undefined, principal: 'key index' };
 /** Applying remaps looks at every key. So it waits until they concern this part of the rows, or are many. */
 const mostRemappedPart = 1 / 2;
 const mostRemaps = 16;
@@ -140,7 +142,9 @@ export class KeyIndex {
     const rows = this.unreadRows;
     const addresses = rows <= mostRowsTaken ? this.#addressesIn(ids) : undefined;
     const read: ReadColumns = (columns) =>
-      addresses === undefined ? dataset.select(columns, addressesIn(ids)) : dataset.take(addresses, columns);
+      addresses === undefined
+        ? dataset.select(columns, addressesIn(ids), readingLimits)
+        : dataset.take(addresses, columns);
     let problem: Unknowable | undefined;
     let seen = 0;
     await eachRow(read, { on: this.on, hasher: this.#hasher }, (digests, row, address) => {

@@ -11,7 +11,7 @@ import { type Field, type IpcChunk, leastRowBytes, type Schema } from '../../arr
 import { assembleRows, type ColumnOrigin } from '../../arrow/stream/assembled-rows.ts';
 import { EncodedColumns } from '../../arrow/stream/encoded-columns.ts';
 import { chunkOfFile, joinFiles } from '../../arrow/stream/ipc-chunks.ts';
-import type { ChangeLimits } from '../../engine/port/change.ts';
+import type { ChangeLimits } from '../../engine/port/change-limits.ts';
 import type { Datasets, Scratch } from '../../engine/port/engine.ts';
 import type { Projection } from '../../engine/port/merge-spec.ts';
 import { rowAddress } from '../../engine/port/row-address.ts';
@@ -99,7 +99,7 @@ async function passingIn(
     const { timeoutMs, principal } = limits();
     await found.merge(spec, sentRows(source, stored, rows).file, timeoutMs, principal);
     const columns = [{ name: addressColumn, expression: addressColumn }];
-    const passed = await joined(found.select(columns, ownSql(`${originColumn} = 'source'`)));
+    const passed = await joined(found.select(columns, ownSql(`${originColumn} = 'source'`), limits()));
     const batches = readColumns(chunkOfFile(passed));
     return new Set(batches.flatMap(({ rows: count, columns: [addresses] }) => addressesOf(addresses!, count)));
   } finally {

@@ -6,7 +6,7 @@
  * merge updates are appended as whole rows, and then deleted by their addresses, which makes one version.
  */
 import type { IpcChunk } from '../../arrow/schema/schema.ts';
-import type { ChangeLimits } from '../../engine/port/change.ts';
+import type { ChangeLimits } from '../../engine/port/change-limits.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import { addressesAmong, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';

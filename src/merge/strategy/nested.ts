@@ -11,8 +11,9 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Field } from '../../arrow/schema/schema.ts';
+import { rowsOfFile } from '../../arrow/stream/file-stream.ts';
 import { joinFiles } from '../../arrow/stream/ipc-chunks.ts';
-import type { ChangeLimits } from '../../engine/port/change.ts';
+import type { ChangeLimits } from '../../engine/port/change-limits.ts';
 import type { EngineWrites } from '../../engine/port/dataset.ts';
 import type { Datasets, Scratch } from '../../engine/port/engine.ts';
 import type { MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
@@ -56,9 +57,9 @@ export async function mergeNested(
     const surplusRows = await deleteSurplus(found, batch, columns.length, merged, promotedKeys(batch));
     const deletedRows = await deleteOld(target, batch, candidates, limits());
     const added = batch.updates || deletesOthers(batch) ? everyRow : ownSql(`${originColumn} = 'source'`);
-    const addedRows = await found.countRows(added);
+    const file = await joined(found.select(columnProjections(columns), added, limits()));
+    const addedRows = rowsOfFile(file);
     if (addedRows > 0) {
-      const file = await joined(found.select(columnProjections(columns), added));
       await target.shadow.change({ kind: 'append', rows: addedRows }, file, limits());
     }
     // Rows that stay or were updated are deleted and added, which the difference of the two leaves out.
@@ -100,9 +101,10 @@ async function mergeInScratch(
   const sent = await scratch.create('source', chunk.file);
   const columns = columnProjections(chunk.schema.fields);
   const projections = [...keyProjections(batch.first), originProjection('source'), ...columns];
-  const source = await joined(sent.select(projections, everyRow));
+  const principal = principalKey(scope.principal);
+  const source = await joined(sent.select(projections, everyRow, { timeoutMs, principal }));
   const keys = on.map((_, index) => keyColumn(index));
-  return found.merge({ ...spec, on: keys }, source, timeoutMs, principalKey(scope.principal));
+  return found.merge({ ...spec, on: keys }, source, timeoutMs, principal);
 }
 
 /** Deletes the rows that are added again, and those that the merge deletes by source. Returns how many. */

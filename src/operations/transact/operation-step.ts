@@ -6,7 +6,7 @@ import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkSourceFits } from '../../arrow/schema/schema-rules.ts';
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
 import type { ComputedStep, StepTotals } from '../../change/change-request.ts';
-import type { ChangeLimits } from '../../engine/port/change.ts';
+import type { ChangeLimits } from '../../engine/port/change-limits.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { Shadow } from '../../engine/port/shadow.ts';
 import type { TableColumns } from '../../engine/port/table-columns.ts';
@@ -82,7 +82,7 @@ export class PlannedOperation implements ComputedStep {
       const { does } = this.operation;
       const found = await shadow.columns();
       if (does.kind === 'insert') return this.#insert(shadow, this.#fitting(does, found), limits);
-      if (does.kind === 'merge_insert') return this.#merge(shadow, does, found);
+      if (does.kind === 'merge_insert') return this.#merge(shadow, does, found, limits);
       const filed = kindOf(does).stepOf?.(does, this.#chunk, found.schema);
       return filed === undefined ? nothing : shadow.change(filed.step, filed.file, limits);
     });
@@ -93,12 +93,12 @@ export class PlannedOperation implements ComputedStep {
     return shadow.change({ kind: 'append', rows: chunk.rows }, chunk.file, limits);
   }
 
-  async #merge(shadow: Shadow, does: MergeOperation, found: TableColumns): Promise<StepTotals> {
+  async #merge(shadow: Shadow, does: MergeOperation, found: TableColumns, limits: ChangeLimits): Promise<StepTotals> {
     const isReady = this.#ready !== undefined && isDeepStrictEqual(this.#ready.schema, found.schema);
     const { merge } = isReady ? this.#ready! : await this.#readyMerge(does, found);
     const sent = new Batch([merge], false, this.#deps.keyHasher);
     if (sent.changesNothing) return nothing;
-    const batch = await completeBatch(sent, (columns, where) => shadow.select(columns, where));
+    const batch = await completeBatch(sent, (columns, where) => shadow.select(columns, where, limits));
     const { totals, surplusRows } = await mergeAsStep(this.#deps.engine, { columns: found, shadow }, batch);
     return { ...totals, surplusRows };
   }

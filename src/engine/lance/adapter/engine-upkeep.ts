@@ -230,15 +230,19 @@ function falseIfUnbounded(error: unknown): false {
   throw error;
 }
 
-/** As `Dataset.commitManifest`, by the engine, on a handle of its own: reads of others go on with another. */
+/**
+ * As `Dataset.commitManifest`, by the engine, on a handle of its own: reads of others go on with another. The engine has no fence of its
+ * own: to restore the newest version takes the number, too, and no commit of its own follows that.
+ */
 export async function commitManifest(
   openNewest: (() => Promise<NativeTable>) | undefined,
   change: ManifestChange,
+  newest: number,
 ): Promise<{ readonly version: number }> {
-  if (change.kind !== 'restore' || openNewest === undefined) throw onlyByEngine();
+  if ((change.kind !== 'restore' && change.kind !== 'fence') || openNewest === undefined) throw onlyByEngine();
   const table = await openNewest();
   try {
-    await table.checkout(change.version);
+    await table.checkout(change.kind === 'fence' ? newest : change.version);
     await table.restore();
     return { version: await table.version() };
   } finally {

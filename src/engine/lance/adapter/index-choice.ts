@@ -16,6 +16,7 @@ import {
   sectionsOf,
 } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
+import type { ChangeStep } from '../../port/change.ts';
 import type { MergeSpec } from '../../port/merge-spec.ts';
 
 /** What a choice goes by. */
@@ -49,6 +50,12 @@ export class IndexChoice {
 
   constructor(versionsFolder: string) {
     this.#versionsFolder = versionsFolder;
+  }
+
+  /** The step as it is to be made of the version, with so many bytes. */
+  chosen(step: ChangeStep, version: number, sourceBytes: number): ChangeStep {
+    if (step.kind !== 'merge') return step;
+    return { ...step, spec: { ...step.spec, useIndex: this.usesIndex(step.spec, version, sourceBytes) } };
   }
 
   /** For a merge of so many bytes into the version; false as well where the request forbids the index. */

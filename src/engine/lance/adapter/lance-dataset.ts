@@ -3,12 +3,13 @@ import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { neverAborts } from '../../../kernel/read-write-lock.ts';
 import { hasTransactionOn, transactionFacts } from '../../../lance-format/transaction/transaction.ts';
-import { type ChangeLimits, type ChangeStep, factsOf, type ManifestChange } from '../../port/change.ts';
+import { type ChangeStep, factsOf } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
-import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
+import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { CompactionResult, CompactionSpec, IndexBuildScope } from '../../port/reader-work.ts';
 import {
   type LiveRows,
@@ -58,9 +59,7 @@ import { enginePage, mirroredPage, storedPage } from './version-pages.ts';
 const columnsAfter = (step: ChangeStep): ColumnsAfter =>
   factsOf(step).keepsColumns ? 'same columns' : 'other columns';
 
-/** The engine has no fence of its own: to restore the newest version takes the number, too, and no commit of its own follows that. */
-const byEngine = (change: ManifestChange, version: number): ManifestChange =>
-  change.kind === 'fence' ? { kind: 'restore', version } : change;
+const ofMaintenance: IndexBuildScope = { principal: undefined, signal: neverAborts };
 
 type RowCommit = (by: RowReplacement, version: number) => Replacing | Promise<Replacing>;
 
@@ -68,7 +67,8 @@ type RowCommit = (by: RowReplacement, version: number) => Replacing | Promise<Re
 export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #branch: BranchName | undefined;
   readonly #changeInReader: ReaderOfDataset | undefined;
-  readonly #builds: DatasetBuilds | undefined;
+  readonly #readInReader: Surroundings['readInReader'];
+  readonly #builds: DatasetBuilds;
   readonly #openNewest: Surroundings['openNewest'];
   readonly #commits: OwnCommits | undefined;
   readonly #local: LocalBranch | undefined;
@@ -78,12 +78,27 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   /** `table`: or how it is opened once it is used. */
   constructor(
     table: NativeTable | (() => Promise<NativeTable>),
-    { branch, changeInReader, builds, openNewest, state, commits, local, mirror, ...hooks }: Surroundings = {},
+    {
+      branch,
+      changeInReader,
+      readInReader,
+      builds,
+      openNewest,
+      state,
+      commits,
+      local,
+      mirror,
+      ...hooks
+    }: Surroundings = {},
   ) {
     super(new DatasetHead(table, { folder: local?.versions, mirror, state }));
     this.#branch = branch;
     this.#changeInReader = changeInReader;
-    this.#builds = builds;
+    this.#readInReader = readInReader;
+    this.#builds = builds ?? {
+      build: ({ spec }) => this.buildIndex(spec),
+      compact: ({ spec }) => this.compact(spec),
+    };
     this.#openNewest = openNewest;
     this.#commits = commits;
     this.#local = local;
@@ -112,23 +127,26 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     const run = async (): Promise<MergeCounts> => {
       this.head.requireWritable();
       const version = await this.head.version();
-      if (this.#changeInReader !== undefined && factsOf(step).runsInReader) {
+      if (this.#changeInReader !== undefined) {
         const counts = await this.#changeInReader({ lineage: this.lineage, version, step, file, ...limits });
         this.head.committedElsewhere(counts.version, columnsAfter(step));
         return counts;
       }
-      const chosen = this.#withIndexChoice(step, version, file?.length ?? 0);
-      const counts = await runStep(await this.head.table(), chosen, file, limits.timeoutMs);
+      const chosen = this.#commits?.indexChoice.chosen(step, version, file?.length ?? 0);
+      const counts = await runStep(await this.head.table(), chosen ?? step, file, limits.timeoutMs);
       this.head.committed(counts.version, columnsAfter(step));
       return counts;
     };
     return engineCall(call, run, filter);
   }
 
-  #withIndexChoice(step: ChangeStep, version: number, sourceBytes: number): ChangeStep {
-    if (step.kind !== 'merge' || this.#commits === undefined) return step;
-    const useIndex = this.#commits.indexChoice.usesIndex(step.spec, version, sourceBytes);
-    return { ...step, spec: { ...step.spec, useIndex } };
+  override async *select(
+    columns: readonly Projection[],
+    where: CheckedSql | undefined,
+    limits: ChangeLimits = { timeoutMs: undefined, principal: undefined },
+  ): AsyncIterable<IpcFile> {
+    if (this.#readInReader === undefined) yield* super.select(columns, where);
+    else yield* this.#readInReader({ columns, where, rows: undefined, version: await this.version(), ...limits });
   }
 
   view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined> {
@@ -194,7 +212,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const version = await this.head.mirroredVersion();
       if (change.kind === 'restore') await this.#mirror?.take(change.version);
       const own = (await this.#commits?.manifestCommit.commit(version, change, limits)) ?? 'refused';
-      const made = own === 'refused' ? await commitManifest(this.#openNewest, byEngine(change, version)) : own;
+      const made = own === 'refused' ? await commitManifest(this.#openNewest, change, version) : own;
       if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
       return made;
     });
@@ -266,10 +284,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return engineCall('maintain', async () => {
       const compact = async (beforeMs: number) => {
         const spec = { supersededBeforeMs: beforeMs, isToRead: false };
-        const builds = this.#builds;
-        if (builds === undefined) return this.compact(spec);
         try {
-          return await builds.compact({ spec, version: await this.head.version(), signal });
+          return await this.#builds.compact({ spec, version: await this.head.version(), signal });
         } finally {
           await this.head.refresh('to read');
         }
@@ -304,15 +320,14 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     await this.#commit('index', (table) => buildNativeIndex(table, spec));
   }
 
-  async prepareIndex(spec: IndexSpec, scope?: IndexBuildScope): Promise<PreparedCommit> {
+  async prepareIndex(spec: IndexSpec, scope: IndexBuildScope = ofMaintenance): Promise<PreparedCommit> {
     this.head.requireWritable();
     const preparation = this.#commits?.preparation;
     const prepared =
       preparation &&
       (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, scope), 'index'));
     if (prepared !== undefined) return prepared;
-    if (scope === undefined || this.#builds === undefined) await this.buildIndex(spec);
-    else await this.#builds.build({ ...scope, spec, version: await this.head.version() });
+    await this.#builds.build({ ...scope, spec, version: await this.head.version() });
     await this.head.refresh('to read');
     return { commit: async () => 0, discard: () => undefined };
   }

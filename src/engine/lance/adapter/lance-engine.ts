@@ -12,7 +12,8 @@ import {
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
-import type { ChangeLimits, ProposedManifest } from '../../port/change.ts';
+import type { ProposedManifest } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type {
   ClonedVersion,
   Engine,
@@ -169,7 +170,8 @@ export class LanceEngine implements Engine {
     await requireBounded(branch, version);
     const table = await this.#openNewest(request);
     await table.checkout(version);
-    return new LanceDataset(table);
+    const { readInReader } = this.#otherProcesses.ofBranch(location, branch);
+    return new LanceDataset(table, { readInReader });
   }
 
   async makeFirst(location: Location, proposed: ProposedManifest, limits: ChangeLimits): Promise<boolean> {
@@ -206,8 +208,8 @@ export class LanceEngine implements Engine {
     return {
       create: (table, file) =>
         engineCall('create', async () => {
-          const changeInReader = this.#otherProcesses.ofScratch(`${name}/${table}.lance` as Location);
-          return new LanceDataset(await connection.createTable(table, file, 'create', []), { changeInReader });
+          const processes = this.#otherProcesses.ofScratch(`${name}/${table}.lance` as Location);
+          return new LanceDataset(await connection.createTable(table, file, 'create', []), processes);
         }),
       discard: async () => {
         connection.close();
@@ -354,7 +356,12 @@ export class LanceEngine implements Engine {
     return {
       ...{ versionsFolder, notes },
       inRemoval: this.#inRemoval,
-      replacement: new RowReplacement({ folder, staging, ...parts }),
+      replacement: new RowReplacement({
+        folder,
+        staging,
+        readStaged: (name, rows) => views.read(name, rows),
+        ...parts,
+      }),
       manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, proposals, ...parts }),
       shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, views, ...parts }),
       preparation: { folder, staging, ...builds, ...parts },

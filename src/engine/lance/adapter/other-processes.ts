@@ -6,7 +6,7 @@ import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { TryVersion } from '../commit/proposals.ts';
 import type { BranchShadowsParts } from '../shadow/branch-shadows.ts';
 import type { ColumnViewsParts } from '../shadow/column-views.ts';
-import type { DatasetBuilds, ReaderOfDataset } from './surroundings.ts';
+import type { DatasetBuilds, Surroundings } from './surroundings.ts';
 
 export interface ProcessPools {
   /** Without it, what the engine computes for clients runs in this process. */
@@ -23,11 +23,11 @@ export class OtherProcesses {
   }
 
   ofBranch(location: Location, branch: BranchName | undefined) {
-    return { changeInReader: this.#reader('root', location, branch), builds: this.#builds(location, branch) };
+    return { ...this.#readers('root', location, branch), builds: this.#builds(location, branch) };
   }
 
-  ofScratch(location: Location): ReaderOfDataset | undefined {
-    return this.#reader('scratch', location, undefined);
+  ofScratch(location: Location) {
+    return this.#readers('scratch', location, undefined);
   }
 
   /** Of a proposed version, by its name in the staging folder of a branch. */
@@ -47,15 +47,23 @@ export class OtherProcesses {
     const at = (name: string) => shadowOf(location, branch, name);
     return {
       changeInReader: readerChanges && ((name, change) => readerChanges.change({ ...change, ...at(name) })),
-      readInReader: readerChanges && ((name, rows) => readerChanges.read({ ...rows, ...at(name) })),
+      readInReader: readerChanges && ((name, rows) => readerChanges.read({ ...rows, ...at(name), version: 1 })),
       buildInProcess: builds && ((name, spec, scope) => builds.build({ ...scope, ...at(name), version: 1, spec })),
       compactInProcess: builds && ((name, spec, signal) => builds.compact({ ...at(name), version: 1, spec, signal })),
     };
   }
 
-  #reader(store: 'root' | 'scratch', location: Location, branch: BranchName | undefined): ReaderOfDataset | undefined {
+  #readers(
+    store: 'root' | 'scratch',
+    location: Location,
+    branch: BranchName | undefined,
+  ): Pick<Surroundings, 'changeInReader' | 'readInReader'> {
     const { readerChanges } = this.#pools;
-    return readerChanges && ((change) => readerChanges.change({ ...change, store, location, branch }));
+    if (readerChanges === undefined) return {};
+    return {
+      changeInReader: (change) => readerChanges.change({ ...change, store, location, branch }),
+      readInReader: (rows) => readerChanges.read({ ...rows, store, location, branch }),
+    };
   }
 
   #builds(location: Location, branch: BranchName | undefined): DatasetBuilds | undefined {

@@ -1,7 +1,14 @@
 /** What a dataset has besides the engine's table. */
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import type { MergeCounts } from '../../port/merge-spec.ts';
-import type { CompactionOrder, CompactionResult, IndexBuild, ReaderChange } from '../../port/reader-work.ts';
+import type {
+  CompactionOrder,
+  CompactionResult,
+  IndexBuild,
+  ReaderChange,
+  ReaderReading,
+} from '../../port/reader-work.ts';
 import type { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
@@ -15,8 +22,10 @@ import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 import type { IndexChoice } from './index-choice.ts';
 
+type OfDataset = 'store' | 'location' | 'branch';
+
 /** Runs in a reader what clients wrote. */
-export type ReaderOfDataset = (change: Omit<ReaderChange, 'store' | 'location' | 'branch'>) => Promise<MergeCounts>;
+export type ReaderOfDataset = (change: Omit<ReaderChange, OfDataset>) => Promise<MergeCounts>;
 
 /** What a branch at its newest version has besides the engine's table, where this service makes the commits. */
 export interface OwnCommits {
@@ -37,8 +46,6 @@ export interface LocalBranch {
   readonly durability: Durability;
 }
 
-type OfDataset = 'store' | 'location' | 'branch';
-
 /** Builds in a process of its own, of the dataset itself. */
 export interface DatasetBuilds {
   build(build: Omit<IndexBuild, OfDataset>): Promise<void>;
@@ -51,6 +58,8 @@ export type RequireBounded = (branch: BranchName | undefined, version?: number) 
 export interface Surroundings {
   readonly requireBounded?: RequireBounded | undefined;
   readonly changeInReader?: ReaderOfDataset | undefined;
+  /** Without it `select` runs in this process. */
+  readonly readInReader?: ((rows: Omit<ReaderReading, OfDataset>) => AsyncIterable<IpcFile>) | undefined;
   readonly builds?: DatasetBuilds | undefined;
   /** undefined is main. */
   readonly branch?: BranchName | undefined;

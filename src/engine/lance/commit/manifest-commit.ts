@@ -7,7 +7,8 @@ import { manifestFileOf } from '../../../lance-format/manifest/parse-manifest.ts
 import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
-import { type ChangeLimits, fenceProperty, type ManifestChange, type ProposedManifest } from '../../port/change.ts';
+import { fenceProperty, type ManifestChange, type ProposedManifest } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchCommits, HeadManifest } from './branch-commits.ts';
 import type { Proposals } from './proposals.ts';

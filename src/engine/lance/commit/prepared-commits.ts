@@ -100,7 +100,7 @@ export async function prepareIndex(
   { folder, staging, commits, fresh, buildInProcess }: PreparationParts,
   builtFrom: number,
   spec: IndexSpec,
-  scope: IndexBuildScope | undefined,
+  scope: IndexBuildScope,
 ): Promise<Preparation | undefined> {
   const versions = join(folder, '_versions');
   const original = readManifest(versions, builtFrom)?.bytes;
@@ -108,7 +108,7 @@ export async function prepareIndex(
   const only = new Set(parseManifest(original).fragments.map(({ id }) => id));
   const shadow = shadowManifest(original, { folder: commits.uri, version: 1, only });
   const staged = await staging.change(shadow, (open, name) =>
-    scope === undefined || buildInProcess === undefined
+    buildInProcess === undefined
       ? usingTable(open, (table) => buildNativeIndex(table, spec))
       : buildInProcess(name, spec, scope),
   );

@@ -10,7 +10,8 @@ import {
   UnfitManifest,
 } from '../../../lance-format/manifest/proposed-version.ts';
 import { trialManifest } from '../../../lance-format/shadow/trial-manifest.ts';
-import type { ChangeLimits, ProposedManifest } from '../../port/change.ts';
+import type { ProposedManifest } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { VersionTrial } from '../../port/reader-work.ts';
 import type { HeadManifest } from './branch-commits.ts';
 import type { BranchFiles } from './branch-files.ts';

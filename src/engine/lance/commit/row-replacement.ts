@@ -26,7 +26,7 @@ import type { NewRows, PreparedRows, ReplaceOptions, Replacing, StagedSource } f
 import { deletionsFile } from '../live-rows/deletion-files.ts';
 import { LiveRowMap, type RowChanges } from '../live-rows/live-rows.ts';
 import { type BranchCommits, mostAttempts, type VersionTurn } from './branch-commits.ts';
-import { FileInStaging, RowsInStaging, SourceInStaging } from './staged-rows.ts';
+import { FileInStaging, type ReadStaged, RowsInStaging, SourceInStaging } from './staged-rows.ts';
 import type { StagedRows, Staging } from './staging.ts';
 import { type Fresh, type NewFile, newTransaction, randomId } from './version-commit.ts';
 
@@ -46,6 +46,7 @@ interface ReplacementParts {
   /** The folder of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly staging: Staging;
+  readonly readStaged: ReadStaged;
   readonly commits: BranchCommits;
   readonly fresh: Fresh;
 }
@@ -68,7 +69,7 @@ export class RowReplacement {
 
   /** As `Dataset.stageSource`. */
   stageSource(columns: IpcFile | undefined): StagedSource {
-    return new SourceInStaging(this.#parts.staging, columns);
+    return new SourceInStaging(this.#parts.staging, columns, this.#parts.readStaged);
   }
 
   /** As `Dataset.replaceRows`. */

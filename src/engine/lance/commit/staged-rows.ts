@@ -3,9 +3,11 @@ import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { Projection } from '../../port/merge-spec.ts';
+import type { RowsToRead } from '../../port/reader-work.ts';
 import type { NewRows, PreparedRows, StagedSource } from '../../port/row-address.ts';
-import { type NativeTable, queryOf, resultsOf } from '../native/native.ts';
+import type { NativeTable } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import type { BranchCommits, PlacedRows } from './branch-commits.ts';
 import type { DatasetInStaging, MoveTo, StagedRows, Staging } from './staging.ts';
@@ -67,18 +69,23 @@ export class FileInStaging extends RowsInStaging implements PreparedRows {
   }
 }
 
+/** Reads a dataset of the staging folder, by its name. */
+export type ReadStaged = (name: string, rows: RowsToRead) => AsyncIterable<IpcFile>;
+
 /** A source that arrives in parts. */
 export class SourceInStaging implements StagedSource {
   readonly #staging: Staging;
   readonly #columns: IpcFile | undefined;
+  readonly #read: ReadStaged;
   #dataset: DatasetInStaging | undefined;
   #table: NativeTable | undefined;
   #rows: RowsInStaging | undefined;
   #isDiscarded = false;
 
-  constructor(staging: Staging, columns: IpcFile | undefined) {
+  constructor(staging: Staging, columns: IpcFile | undefined, read: ReadStaged) {
     this.#staging = staging;
     this.#columns = columns;
+    this.#read = read;
   }
 
   async append(file: IpcFile): Promise<void> {
@@ -92,11 +99,10 @@ export class SourceInStaging implements StagedSource {
     return engineCall('select', async () => (await this.#table?.countRows()) ?? 0);
   }
 
-  select(columns: readonly Projection[]): AsyncIterable<IpcFile> {
-    return resultsOf(async () => {
-      if (this.#dataset !== undefined) this.#rows?.moveBack(this.#dataset);
-      return queryOf(this.#written, undefined);
-    }, columns);
+  select(columns: readonly Projection[], limits: ChangeLimits): AsyncIterable<IpcFile> {
+    const dataset = this.#begun;
+    this.#rows?.moveBack(dataset);
+    return this.#read(dataset.name, { columns, where: undefined, rows: undefined, ...limits });
   }
 
   /** For a commit that adds them. No part is appended any more. */
@@ -107,8 +113,7 @@ export class SourceInStaging implements StagedSource {
 
   /** What was written, in its folder. */
   staged(): StagedRows & { readonly folder: string } {
-    const dataset = this.#dataset;
-    if (dataset === undefined) throw new Error('no part was appended');
+    const dataset = this.#begun;
     const versions = join(dataset.folder, '_versions');
     const newest = readManifest(versions, listVersions(versions).at(-1) ?? 1);
     if (newest === undefined) throw new Error('a staged dataset without a manifest');
@@ -127,9 +132,9 @@ export class SourceInStaging implements StagedSource {
     this.#dataset?.discard();
   }
 
-  get #written(): NativeTable {
-    if (this.#table === undefined) throw new Error('no part was appended');
-    return this.#table;
+  get #begun(): DatasetInStaging {
+    if (this.#dataset === undefined) throw new Error('no part was appended');
+    return this.#dataset;
   }
 
   #add(table: NativeTable, file: IpcFile): Promise<void> {

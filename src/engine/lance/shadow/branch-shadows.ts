@@ -12,7 +12,8 @@ import {
 } from '../../../lance-format/manifest/next-manifest.ts';
 import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/row-identity.ts';
 import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import { type ChangeLimits, type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
+import { type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
@@ -208,7 +209,7 @@ class LocalShadow implements Shadow {
     const { changeInReader } = this.#parts;
     const { call, filter } = callOf(step);
     if (!factsOf(step).keepsColumns) this.#columns = 'other columns';
-    if (changeInReader === undefined || !factsOf(step).runsInReader) {
+    if (changeInReader === undefined) {
       return this.#step(call, async () => runStep(await this.#folder.table(), step, file, limits.timeoutMs), filter);
     }
     const { lineage, newestVersion: version } = this.#folder;

@@ -13,7 +13,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
-import type { ChangeLimits } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { RowsToRead } from '../../port/reader-work.ts';

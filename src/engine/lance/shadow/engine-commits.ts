@@ -4,10 +4,11 @@ import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import type { ChangeLimits, ChangeStep } from '../../port/change.ts';
+import type { ChangeStep } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
-import type { MergeSpec, Projection } from '../../port/merge-spec.ts';
+import type { MergeSpec } from '../../port/merge-spec.ts';
 import { addressesAmong, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
@@ -74,19 +75,19 @@ export class EngineCommits implements Shadow {
     return this.#dataset.deleteWhere(predicate);
   }
 
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    return this.#dataset.select(columns, where);
+  select(...[columns, where, limits]: Parameters<Snapshot['select']>): AsyncIterable<IpcFile> {
+    return this.#dataset.select(columns, where, limits);
   }
 
   /** Of all columns. Rows of such a table may have identifiers other than their addresses, which only a condition names. */
-  async view(columns: readonly string[]): Promise<ColumnView> {
+  async view(columns: readonly string[], limits: ChangeLimits): Promise<ColumnView> {
     const all = [
       ...columns.map((name) => ({ name, expression: `\`${name}\`` })),
       { name: '_rowid', expression: rowAddress },
     ];
     return {
-      select: (projections, where) => this.#dataset.select(projections, where),
-      take: (rows, projections = all) => this.#dataset.select(projections, addressesAmong(rows)),
+      select: (projections, where) => this.#dataset.select(projections, where, limits),
+      take: (rows, projections = all) => this.#dataset.select(projections, addressesAmong(rows), limits),
       discard: () => undefined,
     };
   }
