@@ -3,19 +3,19 @@
  * so does a float64 that is whole. Each value goes by its JSON, by the rules of rows that come as text (docs/rows.md), so none becomes
  * another one unseen. What text cannot say is left as it is, and the service says whether it takes it.
  */
-import { Schema as ArrowSchema, RecordBatchReader, Table, tableToIPC } from 'apache-arrow';
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { allRows, BatchPlan } from '../arrow/column/batch-plan.ts';
 import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.ts';
 import { asBuffer, type Block, bytesOfMessage } from '../arrow/format/ipc-file.ts';
-import { prefixBytes } from '../arrow/format/message.ts';
+import { type FlatTable, prefixBytes, readMessage } from '../arrow/format/message.ts';
+import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
 import { type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
 import { cellOf } from '../rows/answers/cell-text.ts';
 import { TextOut } from '../rows/answers/text-out.ts';
 import { ColumnMaker } from '../rows/bodies/column-maker.ts';
 import { parseExactly } from '../rows/bodies/json-rows.ts';
 import { schemaBytes } from '../rows/bodies/schema-bytes.ts';
-import { messagesIn, type RowMessage, schemaOfMessage, streamOf } from './row-messages.ts';
+import { type RowMessage, schemaOfMessage } from './row-messages.ts';
 
 export async function* fittedTo(
   table: Schema | undefined,
@@ -74,11 +74,12 @@ class FittingColumns {
   }
 
   #schema(bytes: Uint8Array): Uint8Array {
-    const { fields, metadata } = RecordBatchReader.from(streamOf([bytes])).open().schema;
-    const become = this.#columns.flatMap(({ from, to }, i) =>
-      from === to ? fields.slice(i, i + 1) : RecordBatchReader.from(streamOf([schemaBytes([to])])).open().schema.fields,
+    const schema = tableOf(bytes);
+    const fields = [...schema.tables(1)];
+    const become = this.#columns.map(({ from, to }, i) =>
+      from === to ? fields[i]! : [...tableOf(schemaBytes([to])).tables(1)][0]!,
     );
-    return messagesIn(tableToIPC(new Table(new ArrowSchema(become, metadata)), 'stream'))[0]!.bytes;
+    return schemaOfFields(become, schema);
   }
 
   #keep(bytes: Uint8Array): boolean {
@@ -118,6 +119,8 @@ class FittingColumns {
     return new ColumnMaker({ place, isText: false, takesAny: false }).column(to, values);
   }
 }
+
+const tableOf = (message: Uint8Array): FlatTable => readMessage(asBuffer(message).subarray(prefixBytes)).header;
 
 function blockOf(message: Buffer): Block {
   const metaLength = prefixBytes + message.readUInt32LE(4);

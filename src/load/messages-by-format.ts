@@ -1,13 +1,12 @@
 /** Rows of a file, by what the file is. */
-import { open } from 'node:fs/promises';
-import { type RecordBatch, RecordBatchReader } from 'apache-arrow';
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { RowConversion } from '../rows/bodies/row-conversion.ts';
+import { messagesOfArrow } from './arrow-file.ts';
 import { fittedTo } from './fitting-columns.ts';
 import type { InputFile } from './input-file.ts';
 import { messagesOfParquet } from './parquet-file.ts';
-import { messagesOfArrow, messagesOfText, type RowMessage } from './row-messages.ts';
+import { messagesOfText, type RowMessage } from './row-messages.ts';
 
 export interface KnownColumns {
   /** Of the table that the rows are for. */
@@ -30,13 +29,9 @@ export async function* messagesByFormat(
       if (path === undefined) throw invalidInput('Parquet has its footer at the end: a file is needed, not a pipe');
       yield* fittedTo(table, messagesOfParquet(path));
       return;
-    case 'arrow': {
-      await using file = path === undefined ? undefined : await open(path);
-      const reader = await RecordBatchReader.from(file ?? input.pieces());
-      await reader.open();
-      yield* fittedTo(table, messagesOfArrow(reader.schema, plainBatches(reader as AsyncIterable<RecordBatch>)));
+    case 'arrow':
+      yield* fittedTo(table, messagesOfArrow(input));
       return;
-    }
     case 'csv':
     case 'csv-without-header':
     case 'json':
@@ -46,15 +41,5 @@ export async function* messagesByFormat(
       const conversion = new RowConversion({ format, table, given, leftOut, takesAny: true });
       yield* messagesOfText(input.pieces(), conversion);
     }
-  }
-}
-
-async function* plainBatches(batches: AsyncIterable<RecordBatch>): AsyncGenerator<RecordBatch> {
-  try {
-    yield* batches;
-  } catch (error) {
-    // translated: the library has no codecs, and says so in a text alone
-    if (!(error instanceof Error) || !/compression not implemented/.test(error.message)) throw error;
-    throw invalidInput('its batches are compressed by LZ4 or ZSTD: write it without compression, or as Parquet', error);
   }
 }

@@ -1,5 +1,4 @@
 /** Rows of a file as the messages of an Arrow IPC stream: the schema first, then batches, each behind the dictionaries it needs. */
-import { DataType, makeData, Null, RecordBatch, type Schema, Struct, Table, tableToIPC } from 'apache-arrow';
 import { asBuffer, endMarker } from '../arrow/format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { readSchemaTable } from '../arrow/schema/read-schema.ts';
@@ -35,33 +34,6 @@ function messageOf(bytes: Uint8Array): RowMessage {
   const metadataBytes = buffer.readUInt32LE(4);
   const { kind, header } = readMessage(buffer.subarray(prefixBytes, prefixBytes + metadataBytes));
   return { bytes, kind, rows: kind === 'record batch' ? header.length(0, 'the number of rows') : 0 };
-}
-
-/** A batch of a file may be the whole file. */
-const rowsOfSlice = 16_384;
-
-/** Batches of Arrow in slices, so that a request never needs to hold the largest of them. */
-export async function* messagesOfArrow(
-  schema: Schema,
-  batches: AsyncIterable<RecordBatch> | Iterable<RecordBatch>,
-): AsyncGenerator<RowMessage> {
-  yield messagesIn(tableToIPC(new Table(schema), 'stream'))[0]!;
-  for await (const batch of batches) {
-    for (let row = 0; row < batch.numRows; row += rowsOfSlice) {
-      const slice = tableToIPC(new Table([countedNulls(batch.slice(row, row + rowsOfSlice))]), 'stream');
-      yield* messagesIn(slice).slice(1);
-    }
-  }
-}
-
-/** The library does not know how many values a slice of a column of type null has that are NULL, which are all. */
-function countedNulls(slice: RecordBatch): RecordBatch {
-  if (!slice.data.children.some(({ type }) => DataType.isNull(type))) return slice;
-  const children = slice.data.children.map((child) =>
-    DataType.isNull(child.type) ? makeData({ type: new Null(), length: child.length }) : child,
-  );
-  const data = makeData({ type: new Struct(slice.schema.fields), length: slice.numRows, nullCount: 0, children });
-  return new RecordBatch(slice.schema, data);
 }
 
 export function messagesIn(stream: Uint8Array): readonly RowMessage[] {

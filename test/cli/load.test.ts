@@ -210,7 +210,7 @@ describe('files and tables', () => {
     test('shows what it would make, with the types that are given', async () => {
       const path = file('dry.csv', 'id,zip\n1,01234\n');
       const { stdout } = await run(['load', 'dry', path, '--dry-run', '--types', 'zip=utf8', '--csv']);
-      assert.equal(stdout.toString(), 'column,type,nullable\nid,Int64,true\nzip,Utf8,true\n');
+      assert.equal(stdout.toString(), 'column,type,nullable\nid,int64,true\nzip,utf8,true\n');
       await load('dry', path, '--append', '--types', 'zip=utf8');
       const other = await run(['load', 'dry', path, '--append', '--types', 'zip=int64']);
       assert.match(other.stderr, /--types: column zip of the table, which is there, is utf8; with --replace .*\n$/);

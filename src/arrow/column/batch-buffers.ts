@@ -6,7 +6,7 @@ import { zstdDecompressSync } from 'node:zlib';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Block } from '../format/ipc-file.ts';
 import { exactLength, type FlatTable, type FlatVector, prefixBytes, readMessage } from '../format/message.ts';
-import { bytesOfBits, childrenOf, columnLayout, type Field } from '../schema/schema.ts';
+import { bytesOfBits, childrenOf, columnLayout, type DataType, type Field } from '../schema/schema.ts';
 import { decodeLz4Frame } from './lz4-frame.ts';
 
 export interface BatchNode {
@@ -43,6 +43,7 @@ export class BatchBuffers {
   readonly #batch: FlatTable;
   readonly #nodes: FlatVector;
   readonly #buffers: FlatVector;
+  readonly #viewed: FlatVector;
   readonly #codec: number | undefined;
 
   constructor(batch: FlatTable, body: Buffer) {
@@ -51,6 +52,7 @@ export class BatchBuffers {
     this.#batch = batch;
     this.#nodes = batch.vector(1, bytesOfPair);
     this.#buffers = batch.vector(2, bytesOfPair);
+    this.#viewed = batch.vector(4, 8);
     this.#codec = batch.table(3)?.uint8(0);
   }
 
@@ -68,6 +70,16 @@ export class BatchBuffers {
       length: this.#int64(at, 'the length of a column'),
       nulls: this.#int64(at + 8, 'the null count of a column'),
     };
+  }
+
+  /** Columns of views. */
+  get viewCount(): number {
+    return this.#viewed.length;
+  }
+
+  /** How many buffers the views of a column point into. */
+  viewedBuffers(index: number): number {
+    return this.#int64(this.#viewed.at + 8 * index, 'the number of buffers of a column');
   }
 
   /** Where the buffer lies in the body, in bytes. */
@@ -130,7 +142,13 @@ interface BatchToCheck {
   readonly maxDecodedBytes: number;
   /** Whether the dictionary of this id has arrived. */
   readonly hasDictionary: (id: bigint) => boolean;
+  /** Types whose values lie as views; the engine takes none. */
+  readonly views?: ReadonlySet<DataType>;
 }
+
+export const noViews: ReadonlySet<DataType> = new Set();
+/** Its length and its first bytes, and where the others are. */
+export const bytesOfView = 16;
 
 /**
  * Columns of type null need no bytes, so a hundred bytes could claim any number of rows. Rows beyond one for each bit
@@ -143,18 +161,20 @@ class BatchWalk {
   readonly #batch: BatchBuffers;
   readonly #maxDecodedBytes: number;
   readonly #hasDictionary: (id: bigint) => boolean;
+  readonly #views: ReadonlySet<DataType>;
   readonly #compressed: boolean;
   #nextNode = 0;
   #nextBuffer = 0;
+  #nextView = 0;
   longestNode = 0;
   decodedBytes = 0;
 
-  constructor(batch: BatchBuffers, { header, maxDecodedBytes, hasDictionary }: BatchToCheck) {
+  constructor(batch: BatchBuffers, { header, maxDecodedBytes, hasDictionary, views = noViews }: BatchToCheck) {
     this.#batch = batch;
     this.#maxDecodedBytes = maxDecodedBytes;
     this.#hasDictionary = hasDictionary;
+    this.#views = views;
     this.#compressed = isCompressed(header.table(3));
-    if (header.vector(4, 8).length !== 0) throw invalidInput('view types are not supported');
   }
 
   /** `length` is what the parent demands of the column's field node; undefined where a list decides for itself. */
@@ -166,6 +186,10 @@ class BatchWalk {
       throw invalidInput(`dictionary ${field.dictionary.id} is used before it has arrived`);
     }
     this.#buffer(node.nulls > 0 ? bytesOfBits(node.length) : 0, 1);
+    if (field.dictionary === undefined && this.#views.has(field.type)) {
+      this.#viewColumn(node);
+      return;
+    }
     if (offsetBytes > 0) this.#buffer(node.length === 0 ? 0 : (node.length + 1) * offsetBytes, offsetBytes);
     if (valueBits !== undefined) {
       const unitBytes = field.type.kind === 'fixed_size_binary' ? 1 : Math.max(1, valueBits / 8);
@@ -179,6 +203,13 @@ class BatchWalk {
     if (this.#nextNode !== this.#batch.nodeCount) throw invalidInput('more field nodes than the schema has fields');
     if (this.#nextBuffer !== this.#batch.bufferCount)
       throw invalidInput('more buffers than the schema has columns for');
+    if (this.#nextView !== this.#batch.viewCount) throw invalidInput('more columns of views than the schema has');
+  }
+
+  #viewColumn({ length }: BatchNode): void {
+    if (this.#nextView >= this.#batch.viewCount) throw invalidInput('fewer columns of views than the schema has');
+    this.#buffer(length * bytesOfView, bytesOfView);
+    for (let left = this.#batch.viewedBuffers(this.#nextView++); left > 0; left--) this.#buffer(0, 1);
   }
 
   #node(expected: number | undefined): BatchNode {

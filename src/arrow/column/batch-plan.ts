@@ -229,7 +229,10 @@ function runsBetween(starts: Uint32Array, ends: Uint32Array): RowRuns {
   return { starts, ends, rows };
 }
 
-export const allRows = (count: number): RowRuns => runsBetween(Uint32Array.of(0), Uint32Array.of(count));
+export const rowsBetween = (start: number, end: number): RowRuns =>
+  runsBetween(Uint32Array.of(start), Uint32Array.of(end));
+
+export const allRows = (count: number): RowRuns => rowsBetween(0, count);
 
 /** The rows for which `keep` holds 1. */
 export function keptRows(keep: Uint8Array): RowRuns {

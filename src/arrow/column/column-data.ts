@@ -7,7 +7,7 @@ import { isUtf8 } from 'node:buffer';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
 import { bytesOfBits, childrenOf, columnLayout, type DataType, type Field, type IpcChunk } from '../schema/schema.ts';
-import { type BatchBuffers, type BatchNode, noBytes, openBatch } from './batch-buffers.ts';
+import { type BatchBuffers, type BatchNode, bytesOfView, noBytes, noViews, openBatch } from './batch-buffers.ts';
 
 /** Bit `i` of an Arrow bitmap is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
 export const bitAt = (bitmap: Uint8Array, index: number): boolean => ((bitmap[index >> 3]! >> (index & 7)) & 1) === 1;
@@ -73,9 +73,12 @@ class BatchCursor {
   readonly #batch: BatchBuffers;
   #nextNode = 0;
   #nextBuffer = 0;
+  #nextView = 0;
+  readonly #views: ReadonlySet<DataType>;
 
-  constructor(batch: BatchBuffers) {
+  constructor(batch: BatchBuffers, views = noViews) {
     this.#batch = batch;
+    this.#views = views;
   }
 
   column(field: Field): ColumnData {
@@ -84,6 +87,11 @@ class BatchCursor {
     const { hasBitmap, offsetBytes, valueBits } = columnLayout(field);
     if (!hasBitmap) return { length, validity: onlyNulls(length), bytes: noBytes, offsets: noOffsets, children: [] };
     const validity = checkedNulls(this.#buffer(), node);
+    if (field.dictionary === undefined && this.#views.has(field.type)) {
+      const viewed = this.#viewed(length, validity);
+      if (isText(field.type)) requireUtf8(viewed.bytes, viewed.offsets);
+      return { length, validity, ...viewed, children: [] };
+    }
     const packed = offsetBytes === 0 ? noBytes : this.#buffer();
     const bytes = valueBits === undefined ? noBytes : this.#buffer();
     const fields = childrenOf(field);
@@ -94,6 +102,25 @@ class BatchCursor {
     const column = { length, validity, bytes, offsets, children };
     for (const [i, child] of fields.entries()) requireValues(child, children[i]!, field, column);
     return column;
+  }
+
+  /** The values that views point to, one behind the other; many may point to the same bytes. */
+  #viewed(length: number, validity: Uint8Array | undefined): Pick<ColumnData, 'bytes' | 'offsets'> {
+    const views = asView(this.#buffer());
+    const buffers = Array.from({ length: this.#batch.viewedBuffers(this.#nextView++) }, () => this.#buffer());
+    const offsets = new Uint32Array(length + 1);
+    let end = 0;
+    for (let i = 0; i < length; i++) {
+      if (validity === undefined || bitAt(validity, i)) end += views.getUint32(i * bytesOfView, true);
+      if (end > largestOffset) throw invalidInput(`its values take more than ${largestOffset} bytes in one batch`);
+      offsets[i + 1] = end;
+    }
+    const bytes = new Uint8Array(end);
+    for (const [i, start] of offsets.subarray(0, length).entries()) {
+      const value = valueOfView(views, i * bytesOfView, offsets[i + 1]! - start, buffers);
+      bytes.set(value, start);
+    }
+    return { bytes, offsets };
   }
 
   /** The bits of a struct, whose children come next: zero where it is NULL; undefined where it nowhere is. */
@@ -124,6 +151,19 @@ function checkedNulls(bitmap: Uint8Array, { length, nulls }: BatchNode): Uint8Ar
 /** A column of type null has no bitmap, and nothing but NULL. */
 const onlyNulls = (length: number): Uint8Array | undefined =>
   length === 0 ? undefined : new Uint8Array(bytesOfBits(length));
+
+const asView = ({ buffer, byteOffset, length }: Uint8Array): DataView => new DataView(buffer, byteOffset, length);
+
+/** So many bytes stand in the view itself. */
+const bytesInView = 12;
+
+function valueOfView(views: DataView, at: number, length: number, buffers: readonly Uint8Array[]): Uint8Array {
+  if (length <= bytesInView) return new Uint8Array(views.buffer, views.byteOffset + at + 4, length);
+  const buffer = buffers[views.getUint32(at + 8, true)];
+  const start = views.getUint32(at + 12, true);
+  if (buffer === undefined || start + length > buffer.length) throw invalidInput('a view points outside its buffers');
+  return buffer.subarray(start, start + length);
+}
 
 const isNull = ({ validity }: ColumnData, index: number): boolean => validity !== undefined && !bitAt(validity, index);
 
@@ -162,8 +202,8 @@ export const readColumns = (chunk: IpcChunk): { readonly rows: number; readonly 
   });
 
 /** The columns of a batch without dictionaries, as `readColumns`. */
-export function readBatch(batch: BatchBuffers, fields: readonly Field[]): readonly ColumnData[] {
-  const cursor = new BatchCursor(batch);
+export function readBatch(batch: BatchBuffers, fields: readonly Field[], views = noViews): readonly ColumnData[] {
+  const cursor = new BatchCursor(batch, views);
   return fields.map((field) => readColumn(cursor, field));
 }
 

@@ -61,6 +61,13 @@ export class FlatTable {
     return at === undefined ? 0 : this.bytes.readUInt8(at);
   }
 
+  /** In a copy of the bytes, or before anyone else reads them. */
+  setUint8(field: number, value: number): void {
+    const at = this.#positionOf(field, 1);
+    if (at === undefined) throw malformed('a field is not there');
+    this.bytes.writeUInt8(value, at);
+  }
+
   int16(field: number, absent = 0): number {
     const at = this.#positionOf(field, 2);
     return at === undefined ? absent : this.bytes.readInt16LE(at);

@@ -5,12 +5,12 @@
  */
 import { existsSync, globSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { RecordBatchReader } from 'apache-arrow';
+import { typeName } from '../../arrow/schema/schema.ts';
 import { type OptionValues, optional, withDefault } from '../../config/options.ts';
 import { boolean, listOf, oneOf, path, text } from '../../config/value-types.ts';
 import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
-import { streamOf } from '../../load/row-messages.ts';
+import { schemaOfMessage } from '../../load/row-messages.ts';
 import { typeAssignment } from '../arrow.ts';
 import { type CliContext, CliError, type Command, UsageError, write } from '../command.ts';
 import { readCommandLine } from '../command-line.ts';
@@ -113,8 +113,8 @@ async function printColumns(
 ): Promise<void> {
   await using input = await inputOf(file, format, context);
   for await (const { bytes } of messagesOfFile(input, { types })) {
-    const { fields } = RecordBatchReader.from(streamOf([bytes])).open().schema;
-    const rows = fields.map(({ name, type, nullable }) => ({ column: name, type: String(type), nullable }));
+    const { fields } = schemaOfMessage(bytes);
+    const rows = fields.map((field) => ({ column: field.name, type: typeName(field), nullable: field.nullable }));
     await printRows(rows, ['column', 'type', 'nullable'], formOf(given, context), context.stdout);
     return;
   }

@@ -3,9 +3,9 @@
  * reads as if they were all there is.
  */
 import { readSync } from 'node:fs';
-import { Builder } from 'flatbuffers';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
-import { addCopy, type FlatTable, finishMessage, prefixBytes, readMessage } from '../../arrow/format/message.ts';
+import { type FlatTable, prefixBytes, readMessage } from '../../arrow/format/message.ts';
+import { schemaOfFields } from '../../arrow/schema/copied-schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { Thrift } from './thrift.ts';
 
@@ -238,16 +238,7 @@ class ArrowSchema {
 
   /** For a file with the columns from `first` to before `end`. Their fields point into a copy of the message. */
   keyValues(first: number, end: number): readonly Thrift[] {
-    const message = this.#message!;
-    const builder = new Builder(message.length + 1_024);
-    const copy = addCopy(builder, message);
-    const fields = this.#fields.slice(first, end);
-    builder.startVector(Uint32Array.BYTES_PER_ELEMENT, fields.length, Uint32Array.BYTES_PER_ELEMENT);
-    for (const { at } of fields.toReversed()) builder.addOffset(copy - at);
-    const vector = builder.endVector();
-    builder.startObject(2);
-    builder.addFieldOffset(1, vector, 0);
-    const value = finishMessage(builder, 'schema', builder.endObject(), 0).toString('base64');
+    const value = schemaOfFields(this.#fields.slice(first, end)).toString('base64');
     return [Thrift.empty.withBytes(1, Buffer.from(keyOfArrowSchema)).withBytes(2, Buffer.from(value))];
   }
 }

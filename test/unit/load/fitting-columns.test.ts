@@ -31,8 +31,9 @@ import { prefixBytes, readMessage } from '#src/arrow/format/message.ts';
 import { readSchemaTable } from '#src/arrow/schema/read-schema.ts';
 import type { Schema } from '#src/arrow/schema/schema.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import { messagesOfArrow } from '#src/load/arrow-file.ts';
 import { fittedTo } from '#src/load/fitting-columns.ts';
-import { messagesIn, messagesOfArrow, type RowMessage, streamOf } from '#src/load/row-messages.ts';
+import { messagesIn, type RowMessage, streamOf } from '#src/load/row-messages.ts';
 
 /** More than one slice of a batch. */
 const manyRows = 20_000;
@@ -52,7 +53,10 @@ async function loaded(column: Vector, into: Vector): Promise<Table> {
 
 /** What a thread hands on takes its memory with it. */
 async function* goneWhenPassed(source: Table): AsyncGenerator<RowMessage> {
-  for await (const message of messagesOfArrow(source.schema, source.batches)) {
+  const pieces = async function* (): AsyncGenerator<Uint8Array> {
+    yield tableToIPC(source, 'stream');
+  };
+  for await (const message of messagesOfArrow({ path: undefined, pieces })) {
     const bytes = Uint8Array.from(message.bytes);
     yield { ...message, bytes };
     bytes.fill(0xff);

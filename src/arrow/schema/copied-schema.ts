@@ -1,0 +1,24 @@
+/** A schema out of fields of others, which point into copies of those: so no type and no metadata is lost, also none that nobody here knows. */
+import { Builder } from 'flatbuffers';
+import { addCopy, type FlatTable, finishMessage } from '../format/message.ts';
+
+/** A message, with the metadata of `schema`, where it is given. */
+export function schemaOfFields(fields: readonly FlatTable[], schema?: FlatTable): Buffer {
+  const builder = new Builder();
+  const copies = new Map<Buffer, number>();
+  const copyOf = ({ bytes }: FlatTable): number => {
+    const copy = copies.get(bytes) ?? addCopy(builder, bytes);
+    copies.set(bytes, copy);
+    return copy;
+  };
+  const offsets = fields.map((field) => copyOf(field) - field.at);
+  const metadata = schema?.vector(2, 4).at ?? 0;
+  const metadataAt = schema === undefined || metadata === 0 ? 0 : copyOf(schema) - (metadata - 4);
+  builder.startVector(4, offsets.length, 4);
+  for (const offset of offsets.toReversed()) builder.addOffset(offset);
+  const vector = builder.endVector();
+  builder.startObject(4);
+  builder.addFieldOffset(1, vector, 0);
+  builder.addFieldOffset(2, metadataAt, 0);
+  return finishMessage(builder, 'schema', builder.endObject(), 0);
+}

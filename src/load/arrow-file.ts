@@ -1,0 +1,257 @@
+/**
+ * Rows of an Arrow IPC file or stream, whatever compresses its buffers, and in slices, so that a request never needs to hold the largest
+ * of its batches. Texts and binaries that lie as views, which the engine does not take, become those that it takes. One batch is held,
+ * with the dictionaries.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { BatchBuffers, checkBatch } from '../arrow/column/batch-buffers.ts';
+import { allRows, BatchPlan, rowsBetween } from '../arrow/column/batch-plan.ts';
+import { type ColumnData, readBatch } from '../arrow/column/column-data.ts';
+import { type Block, bytesOfMessage, endMarker, readFooter } from '../arrow/format/ipc-file.ts';
+import {
+  continuation,
+  type FlatTable,
+  type Message,
+  magicAtEnd,
+  prefixBytes,
+  readMessage,
+} from '../arrow/format/message.ts';
+import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
+import { readSchemaTable } from '../arrow/schema/read-schema.ts';
+import type { DataType, Field } from '../arrow/schema/schema.ts';
+import { dictionaryMessage } from '../arrow/stream/joined-dictionaries.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import type { InputFile } from './input-file.ts';
+import type { RowMessage } from './row-messages.ts';
+
+/** A dictionary or a batch. */
+interface SentMessage extends Message {
+  readonly body: Buffer;
+  readonly readShare?: number;
+}
+
+interface SentRows {
+  /** Of whose bytes nobody else has a use. */
+  readonly schema: FlatTable;
+  readonly messages: AsyncIterable<SentMessage>;
+}
+
+/** `InvalidInput` says which batch or dictionary is at fault. */
+export async function* messagesOfArrow(input: Pick<InputFile, 'path' | 'pieces'>): AsyncGenerator<RowMessage> {
+  await using handle = input.path === undefined ? undefined : await open(input.path);
+  const pieces = new PieceReader(input.pieces());
+  const head = await pieces.take(prefixBytes);
+  const isFile = head.subarray(0, magicAtEnd.length).equals(magicAtEnd);
+  const { schema, messages } = isFile
+    ? await rowsOfFile(await bytesOf(handle, pieces, head))
+    : await rowsOfStream(pieces, head);
+  const rows = new PlainRows(schema);
+  yield { bytes: rows.schemaMessage, kind: 'schema', rows: 0 };
+  let place = 'what is behind the schema';
+  try {
+    for await (const message of messages) {
+      place = rows.next(message);
+      yield* rows.plain(message);
+    }
+  } catch (error) {
+    if (!(error instanceof LancegateError)) throw error;
+    throw invalidInput(`${place}: ${error.message}`, error);
+  }
+}
+
+async function rowsOfStream(pieces: PieceReader, head: Buffer): Promise<SentRows> {
+  const first = await nextOfStream(pieces, head);
+  if (first?.kind !== 'schema') throw invalidInput('it does not begin with a schema');
+  return { schema: first.header, messages: restOfStream(pieces) };
+}
+
+async function* restOfStream(pieces: PieceReader): AsyncGenerator<SentMessage> {
+  for (;;) {
+    const message = await nextOfStream(pieces, await pieces.take(prefixBytes));
+    if (message === undefined) return;
+    yield message;
+  }
+}
+
+/** undefined at the end. */
+async function nextOfStream(pieces: PieceReader, prefix: Buffer): Promise<SentMessage | undefined> {
+  if (prefix.length === 0 || prefix.equals(endMarker)) return undefined;
+  if (prefix.length < prefixBytes || prefix.readInt32LE(0) !== continuation)
+    throw invalidInput('no message begins where the next one should');
+  const message = readMessage(await pieces.takeAll(prefix.readUInt32LE(4)));
+  return { ...message, body: await pieces.takeAll(message.bodyLength) };
+}
+
+interface FileBytes {
+  readonly length: number;
+  readonly read: (position: number, length: number) => Promise<Buffer>;
+}
+
+/** A pipe is read to its end, since the footer is there. */
+async function bytesOf(handle: FileHandle | undefined, pieces: PieceReader, head: Buffer): Promise<FileBytes> {
+  const stat = await handle?.stat();
+  if (handle === undefined || !stat?.isFile()) {
+    const whole = Buffer.concat([head, await pieces.take(Number.POSITIVE_INFINITY)]);
+    return { length: whole.length, read: async (at, length) => Buffer.from(whole.subarray(at, at + length)) };
+  }
+  const read = async (position: number, length: number): Promise<Buffer> => {
+    const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafeSlow(length), 0, length, position);
+    return buffer.subarray(0, bytesRead);
+  };
+  return { length: stat.size, read };
+}
+
+/** Of the schema, the dictionaries and the batches, the footer alone says where they are: in this order they may not lie. */
+async function rowsOfFile(bytes: FileBytes): Promise<SentRows> {
+  const bytesBehind = 4 + magicAtEnd.length;
+  const behind = await bytes.read(Math.max(0, bytes.length - bytesBehind), bytesBehind);
+  if (!behind.subarray(4).equals(magicAtEnd)) throw invalidInput('the file has no footer at its end: it is not whole');
+  const length = behind.readUInt32LE(0) + bytesBehind;
+  if (length > bytes.length) throw invalidInput('the footer lies outside the file');
+  const { schema, dictionaries, batches } = readFooter(await bytes.read(bytes.length - length, length));
+  return { schema, messages: listed(bytes, [...dictionaries, ...batches]) };
+}
+
+async function* listed({ length, read }: FileBytes, blocks: readonly Block[]): AsyncGenerator<SentMessage> {
+  for (const { offset, metaLength, bodyLength } of blocks) {
+    const end = offset + metaLength + bodyLength;
+    if (metaLength < prefixBytes || end > length) throw invalidInput('the footer says that it lies outside the file');
+    const head = await read(offset, metaLength);
+    const message = readMessage(head.subarray(head.readInt32LE(0) === continuation ? prefixBytes : 4));
+    if (message.bodyLength !== bodyLength) throw invalidInput('the footer says another length of it');
+    yield { ...message, body: await read(offset + metaLength, bodyLength), readShare: end / length };
+  }
+}
+
+/** The bytes of a pipe, so many at a time. */
+class PieceReader {
+  readonly #pieces: AsyncIterator<Uint8Array>;
+  #pending: Uint8Array = new Uint8Array(0);
+
+  constructor(pieces: AsyncIterable<Uint8Array>) {
+    this.#pieces = pieces[Symbol.asyncIterator]();
+  }
+
+  /** Fewer at the end. */
+  async take(length: number): Promise<Buffer> {
+    const parts: Uint8Array[] = [];
+    for (let left = length; left > 0; ) {
+      if (this.#pending.length === 0) {
+        const { done, value } = await this.#pieces.next();
+        if (done) break;
+        this.#pending = value;
+      }
+      const part = this.#pending.subarray(0, left);
+      this.#pending = this.#pending.subarray(part.length);
+      parts.push(part);
+      left -= part.length;
+    }
+    return Buffer.concat(parts);
+  }
+
+  async takeAll(length: number): Promise<Buffer> {
+    const bytes = await this.take(length);
+    if (bytes.length < length) throw invalidInput('the file ends within it');
+    return bytes;
+  }
+}
+
+/** Of one batch without compression: a file of a few kilobytes can declare any number. */
+const mostBytes = 2 ** 32;
+const rowsOfSlice = 16_384;
+
+class PlainRows {
+  readonly schemaMessage: Uint8Array;
+  readonly #fields: readonly Field[];
+  readonly #views: ReadonlySet<DataType>;
+  /** By id, the values as a column. */
+  readonly #values: ReadonlyMap<bigint, Field>;
+  readonly #dictionaries = new Map<bigint, readonly Buffer[]>();
+  #batches = 0;
+
+  constructor(schema: FlatTable) {
+    const isView = replaceViews(schema);
+    // Whether NULL may stand where it does is the service's matter.
+    this.#fields = readSchemaTable(schema).fields.map((field) => ({ ...field, nullable: true }));
+    const all = withChildren(this.#fields);
+    this.#views = new Set(all.filter((_, i) => isView[i]).map(({ type }) => type));
+    this.#values = new Map(
+      all.flatMap((field) => {
+        const values = { ...field, dictionary: undefined, nullable: true };
+        return field.dictionary === undefined ? [] : [[field.dictionary.id, values] as const];
+      }),
+    );
+    this.schemaMessage = schemaOfFields([...schema.tables(1)], schema);
+  }
+
+  /** What is said of a fault in this one. */
+  next({ kind }: SentMessage): string {
+    if (kind !== 'record batch') return `a ${kind} behind ${this.#batches} batches`;
+    this.#batches += 1;
+    return `batch ${this.#batches}`;
+  }
+
+  /** A batch in slices, each behind the dictionaries; none of a dictionary. */
+  *plain({ kind, header, body, readShare }: SentMessage): Generator<RowMessage> {
+    if (kind === 'schema') throw invalidInput('it is a second schema');
+    if (kind === 'dictionary batch') {
+      this.#keep(header, body);
+      return;
+    }
+    const columns = this.#read(header, body, this.#fields);
+    const rows = header.length(0, 'the number of rows');
+    const share = readShare === undefined ? {} : { readShare };
+    for (let row = 0; row < rows; row += rowsOfSlice) {
+      const runs = rowsBetween(row, Math.min(row + rowsOfSlice, rows));
+      const plan = new BatchPlan();
+      for (const [i, field] of this.#fields.entries()) plan.addColumn(field, [{ data: columns[i]!, runs }]);
+      // Memory that goes to the thread which sends it is gone here.
+      for (const bytes of [...this.#dictionaries.values()].flat())
+        yield { bytes: Buffer.from(bytes), kind: 'dictionary batch', rows: 0, ...share };
+      yield { bytes: bytesOfMessage(plan.message(runs.rows)), kind: 'record batch', rows: runs.rows, ...share };
+    }
+  }
+
+  /** A delta extends the dictionary, any other replaces it. */
+  #keep(header: FlatTable, body: Buffer): void {
+    const id = header.int64(0);
+    const isDelta = header.uint8(2) !== 0;
+    const field = this.#values.get(id);
+    const batch = header.table(1);
+    if (field === undefined || batch === undefined) throw invalidInput('no column uses it, or it has no values');
+    const count = batch.length(0, 'the number of values');
+    const plan = new BatchPlan();
+    for (const data of this.#read(batch, body, [field])) plan.addColumn(field, [{ data, runs: allRows(count) }]);
+    const message = bytesOfMessage(dictionaryMessage(id, plan.message(count), isDelta));
+    this.#dictionaries.set(id, [...(isDelta ? (this.#dictionaries.get(id) ?? []) : []), message]);
+  }
+
+  #read(header: FlatTable, body: Buffer, fields: readonly Field[]): readonly ColumnData[] {
+    const views = this.#views;
+    const hasDictionary = (id: bigint): boolean => this.#dictionaries.has(id);
+    checkBatch({ header, body, fields, maxDecodedBytes: mostBytes, hasDictionary, views });
+    return readBatch(new BatchBuffers(header, body), fields, views);
+  }
+}
+
+const withChildren = (fields: readonly Field[]): readonly Field[] =>
+  fields.flatMap((field) => [field, ...withChildren(field.children)]);
+
+/** Numbers in the `Type` union of Schema.fbs: none has anything in its table. */
+const [binary, utf8, binaryView, utf8View] = [4, 5, 23, 24];
+const mostFields = 10_000;
+
+/** Makes texts and binaries of the views in a schema. Answers which of the fields were views, those with children before them. */
+function replaceViews(schema: FlatTable): readonly boolean[] {
+  const isView: boolean[] = [];
+  const visit = (field: FlatTable): void => {
+    const type = field.uint8(2);
+    if (isView.push(type === utf8View || type === binaryView) > mostFields)
+      throw invalidInput('it has too many fields');
+    if (type === utf8View) field.setUint8(2, utf8);
+    if (type === binaryView) field.setUint8(2, binary);
+    for (const child of field.tables(5)) visit(child);
+  };
+  for (const field of schema.tables(1)) visit(field);
+  return isView;
+}
