@@ -34,8 +34,9 @@ describe('a commit that is prepared while the one before it is under way', { ski
     service.post(`/v1/table/${table}/merge_insert?on=id`, people(ids, name), headers);
 
   /** Rows 1 to 6, each `old`, and the key index. Returns the version. */
-  async function opened(table: string): Promise<number> {
-    succeeded(await service.post(`/v1/table/${table}/create`, people([1, 2, 3, 4, 5, 6], 'old')));
+  async function opened(table: string, options: object = {}): Promise<number> {
+    const query = `storage_options=${encodeURIComponent(JSON.stringify(options))}`;
+    succeeded(await service.post(`/v1/table/${table}/create?${query}`, people([1, 2, 3, 4, 5, 6], 'old')));
     const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };
     const directCommits = async () => {
       const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
@@ -100,6 +101,34 @@ describe('a commit that is prepared while the one before it is under way', { ski
     assert.deepEqual(countsOf(second), [1, 3, version + 2]);
     assert.deepEqual(await stored('follows'), ['1a', '2b', '3b', '4old', '5old', '6old', '7b', '8b']);
     assert.deepEqual(countsOf(await merge('follows', [1, 2, 8], 'c')), [0, 3, version + 3]);
+  });
+
+  test('finds the ids of its rows, and of those that are new gives others than that one (P1)', async () => {
+    const version = await opened('numbered', { new_table_enable_stable_row_ids: 'true' });
+    const released = Promise.withResolvers<void>();
+    const [first, second] = await overlapped(
+      [{ kind: 'held', until: released.promise }],
+      () => merge('numbered', [1, 2, 7], 'a'),
+      () => merge('numbered', [8, 7, 2, 3], 'b'),
+      () => released.resolve(),
+    );
+    assert.deepEqual([countsOf(first)[2], countsOf(second)[2]], [version + 1, version + 2]);
+    const database = await connect(root, { storageOptions: { ...gateway.storageOptions } });
+    const columns = ['id', '_rowid', '_row_created_at_version', '_row_last_updated_at_version'];
+    const rows = await (await database.openTable('numbered')).query().select(columns).toArray();
+    const found = rows.map((row) => columns.map((name) => Number(row[name]))).sort(([a = 0], [b = 0]) => a - b);
+    assert.deepEqual(
+      found.slice(0, 3).map(([id, rowId, created]) => [id, rowId, created]),
+      [
+        [1, 0, 1],
+        [2, 1, 1],
+        [3, 2, 1],
+      ],
+    );
+    assert.deepEqual(found.slice(6), [
+      [7, 6, version + 1, version + 2],
+      [8, 7, version + 2, version + 2],
+    ]);
   });
 
   test('is matched again where another program has that number, and retries get the first answers (P2, P6)', async () => {

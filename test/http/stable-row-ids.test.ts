@@ -170,6 +170,32 @@ async function changeRandomly(table: Table, random: Random, round: number): Prom
   await table.expect(rows, Number(version));
 }
 
+describe('a service whose new tables have rows with ids of their own', () => {
+  const later = afterSuite();
+  let service: TestService;
+  before(async () => {
+    const options = JSON.stringify({ new_table_enable_stable_row_ids: 'true' });
+    service = await startCheckedService(later, { STORAGE_OPTIONS: options, MAX_MERGE_SIZE: '64KiB' });
+  });
+
+  for (const isPlain of [false, true]) {
+    test(`stages rows for ${isPlain ? 'a table without them' : 'one'} in any number of parts (P1)`, async () => {
+      const table = new Table(service, `staged_${isPlain}`, 0);
+      const options = encodeURIComponent(JSON.stringify({ new_table_enable_stable_row_ids: String(!isPlain) }));
+      succeeded(await table.send(`create?storage_options=${options}`, table.source([1], 0, true)));
+      const many = Array.from({ length: 20_000 }, (_, id) => id + 2);
+      const { version } = succeeded(await table.send('insert', table.source(many, 1, true)));
+      assert.equal(version, 2);
+      const stored = await (await connect(service.tablesFolder)).openTable(table.name);
+      const last = await stored.query().where('id = 20001').select(['_rowid', '_rowaddr']).toArray();
+      const [{ _rowid, _rowaddr }] = last as [{ _rowid: bigint; _rowaddr: bigint }];
+      assert.equal(Number(_rowid), isPlain ? Number(_rowaddr) : 20_000);
+      const { num_updated_rows } = succeeded(await table.send('merge_insert?on=id', table.source([5, 6], 2, true)));
+      assert.equal(num_updated_rows, 2);
+    });
+  }
+});
+
 /** By how many more columns a table has: beyond 128 the service reads views of few columns. */
 for (const columns of [0, 140]) {
   describe(`rows with ids of their own, of ${columns + 3} columns`, () => {

@@ -38,23 +38,29 @@ interface NativeTable {
 export class Subject {
   readonly #service: Pick<TestService, 'post' | 'restart'>;
   readonly #namespace: string;
+  readonly #hasRowIds: boolean;
 
-  /** Each sequence has a namespace for itself. */
-  static async open(service: Pick<TestService, 'post' | 'restart'>, namespace: string): Promise<Subject> {
+  /** Each sequence has a namespace for itself. `hasRowIds`: the rows of its tables have ids of their own. */
+  static async open(
+    service: Pick<TestService, 'post' | 'restart'>,
+    namespace: string,
+    hasRowIds = false,
+  ): Promise<Subject> {
     const { status, body } = await service.post(`/v1/namespace/${namespace}/create`, {});
     assert.equal(status, 200, JSON.stringify(body));
-    return new Subject(service, namespace);
+    return new Subject(service, namespace, hasRowIds);
   }
 
-  private constructor(service: Pick<TestService, 'post' | 'restart'>, namespace: string) {
+  private constructor(service: Pick<TestService, 'post' | 'restart'>, namespace: string, hasRowIds: boolean) {
     this.#service = service;
     this.#namespace = namespace;
+    this.#hasRowIds = hasRowIds;
   }
 
   async apply(step: Step): Promise<Answer> {
     switch (step.kind) {
       case 'create':
-        return this.#send(step.table, `create?mode=${step.mode}`, streamOf(step.source));
+        return this.#send(step.table, `create?mode=${step.mode}&${this.#options}`, streamOf(step.source));
       case 'merge':
         return this.#send(step.table, `merge_insert?${mergeParameters(step)}`, streamOf(step.source));
       case 'declare':
@@ -108,6 +114,11 @@ export class Subject {
     const stored = await openStored(location);
     await stored.createIndex(column, { config: Index.btree() });
     return { counts: noCounts, version: await stored.version() };
+  }
+
+  get #options(): string {
+    const options = { new_table_enable_stable_row_ids: String(this.#hasRowIds) };
+    return `storage_options=${encodeURIComponent(JSON.stringify(options))}`;
   }
 
   #path(table: string, operation: string): string {

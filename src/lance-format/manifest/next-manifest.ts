@@ -128,8 +128,7 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const before = requireReplaceable(message, indexes);
   const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
   const fieldIds = fieldIdsOf(before, staged);
-  if (staged.hasRowIds !== (groups !== undefined && before.hasRowIds))
-    throw new NotReplaceable('the source has rows with ids');
+  if (groups !== undefined && staged.hasRowIds !== before.hasRowIds) throw new NotReplaceable('rows moved without ids');
   // Rows that only move have the columns of the table itself.
   if (groups !== undefined && fieldIds !== undefined) throw new NotReplaceable('the table has other columns now');
   if (groups === undefined && !isAppend && hasPrimaryKey(before)) {

@@ -99,15 +99,17 @@ interface TableOfRows {
 }
 
 /**
- * New fragments with what the table keeps of its rows, if it keeps that. `updated`: where each row was, undefined for one that is new. A
- * row keeps its id, as the engine has it, and a new one gets the next.
+ * New fragments with what the table keeps of its rows, whatever the dataset kept where they were staged. `updated`: where each row
+ * was, undefined for one that is new. A row keeps its id, as the engine has it, and a new one gets the next.
  */
 export function identified<Added extends { readonly bytes: Uint8Array; readonly rows: number }>(
   { hasRowIds, fragments, version, nextRowId = 0 }: TableOfRows,
   added: readonly Added[],
   updated: (() => Iterable<RowPlace | undefined>) | undefined,
 ): { readonly added: readonly Added[]; readonly nextRowId: number | undefined } {
-  if (!hasRowIds) return { added, nextRowId: undefined };
+  if (!hasRowIds) {
+    return { added: added.map((each) => ({ ...each, bytes: withoutIdentities(each.bytes) })), nextRowId: undefined };
+  }
   let next = nextRowId;
   const before = new RowIdentities(fragments);
   const places = updated?.()[Symbol.iterator]();

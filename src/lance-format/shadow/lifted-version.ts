@@ -13,7 +13,7 @@ import {
   versionAfter,
 } from '../manifest/next-manifest.ts';
 import { fragmentId, indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
-import { identified, type RowIdentity, withOtherIdentities } from '../manifest/row-identity.ts';
+import { identified, type RowIdentity, withOtherIdentities, withoutIdentities } from '../manifest/row-identity.ts';
 import {
   createIndex,
   dataFile,
@@ -230,7 +230,7 @@ export function overwriteVersion(head: Buffer, staged: Buffer, identity: Version
   }));
   const { added, nextRowId } = identified(before, placed, undefined);
   const operation = encode(overwrite, {
-    fragments: fragments.map((each) => edit(fragment, each, { id: undefined })),
+    fragments: fragments.map((each) => edit(fragment, withoutIdentities(each), { id: undefined })),
     fields,
     schemaMetadata,
   });
