@@ -6,7 +6,7 @@ import { optional } from '../config/options.ts';
 import { listOf, type ValueType } from '../config/value-types.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { formatOf } from '../load/input-file.ts';
-import type { BodyFormat } from '../rows/bodies/body-format.ts';
+import type { RowFormat } from '../rows/answer-form.ts';
 import { columnOfType, columnTypeNames } from '../rows/bodies/column-type.ts';
 import { RowConversion } from '../rows/bodies/row-conversion.ts';
 import { readArrow } from './arrow-input.ts';
@@ -68,7 +68,7 @@ function arrowOf(input: Buffer, file: string, types: readonly Field[] | undefine
 }
 
 /** Nothing is written before all rows are known to be right. */
-async function* converted(input: Buffer, format: BodyFormat, types: readonly Field[]): AsyncGenerator<Uint8Array> {
+async function* converted(input: Buffer, format: RowFormat, types: readonly Field[]): AsyncGenerator<Uint8Array> {
   const conversion = new RowConversion({ format, given: new Map(types.map((field) => [field.name, field])) });
   try {
     const parts = [...(await Array.fromAsync(conversion.add(input))), ...(await Array.fromAsync(conversion.end()))];

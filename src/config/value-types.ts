@@ -73,6 +73,14 @@ export const percent: ValueType<number> = plain(
 export const oneOf = <const Choice extends string>(choices: readonly Choice[]): ValueType<Choice> =>
   plain(choices.join('|'), `one of ${choices.join(', ')}`, (raw) => choices.find((choice) => choice === raw));
 
+/** What a shell cannot easily say has a name. */
+export const cellDelimiter: ValueType<string> = plain(
+  'CHARACTER',
+  'a character such as ; or |, or the word tab',
+  (raw) => (raw === 'tab' || raw === '\\t' ? '\t' : /^[^\w"\r\n\u0080-\uffff]$/.test(raw) ? raw : undefined),
+  (character) => (character === '\t' ? 'tab' : character),
+);
+
 export const fieldName: ValueType<string> = plain('FIELD', 'the name of a field, without the path to it', (raw) =>
   /^\w[\w-]{0,99}$/.test(raw) ? raw : undefined,
 );

@@ -10,7 +10,7 @@ import {
   textTypes,
   type VectorText,
 } from '../rows/answer-form.ts';
-import { textFormatOf } from '../rows/bodies/body-format.ts';
+import { bodyFormatOf } from '../rows/bodies/body-format.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 
 const vectorTexts: readonly VectorText[] = ['omit', 'preview', 'full'];
@@ -23,10 +23,10 @@ export const answerParameters = {
 export const answerTypes: readonly string[] = [arrowFileType, arrowStreamType, ...Object.values(textTypes)];
 
 /** Text is UTF-8 also for who says so. */
-const acceptedTypes: readonly string[] = [...answerTypes, ...ndjsonTypes].flatMap((type) => [
-  type,
-  `${type}; charset=utf-8`,
-]);
+const acceptedTypes: readonly string[] = [
+  ...[...answerTypes, ...ndjsonTypes],
+  ...['present', 'absent'].map((header) => `${textTypes.csv}; header=${header}`),
+].flatMap((type) => [type, `${type}; charset=utf-8`]);
 
 /** Clients that are generated from the specification ask for JSON, and read an Arrow file. */
 const generatedClient = /^OpenAPI-Generator\//;
@@ -49,10 +49,19 @@ export function readAnswerForm({ accept, userAgent }: AnswerHeaders, query: Quer
   const type = accepted?.split(';', 1)[0];
   if (type === arrowFileType) return file;
   if (type === arrowStreamType) return { form: { kind: 'arrow stream' }, contentType: type };
-  const format = textFormatOf(type);
+  const format = bodyFormatOf(accepted);
   if (type === undefined || format === undefined)
     throw new LancegateError('Unsupported', `accept: rows are answered as ${answerTypes.join(', ')}`);
-  return { form: { kind: 'text', format, vectors }, contentType: format === 'csv' ? `${type}; charset=utf-8` : type };
+  const form = { kind: 'text', format, vectors } as const;
+  switch (format) {
+    case 'json':
+    case 'ndjson':
+      return { form, contentType: type };
+    case 'csv':
+      return { form, contentType: `${type}; charset=utf-8` };
+    case 'csv-without-header':
+      return { form, contentType: `${type}; charset=utf-8; header=absent` };
+  }
 }
 
 function parseVectors(text = ''): VectorText {

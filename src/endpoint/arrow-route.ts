@@ -7,8 +7,9 @@ import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { RowFormat } from '../rows/answer-form.ts';
 import { textTypes } from '../rows/answer-form.ts';
-import { type BodyFormat, bodyFormatOf } from '../rows/bodies/body-format.ts';
+import { bodyFormatOf } from '../rows/bodies/body-format.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
@@ -161,7 +162,7 @@ interface OpenedBody {
 }
 
 /** A body is digested only for a key: it costs half a millisecond per megabyte. */
-function openBody(upload: Upload, key: IdempotencyKey | undefined, format: BodyFormat | undefined): OpenedBody {
+function openBody(upload: Upload, key: IdempotencyKey | undefined, format: RowFormat | undefined): OpenedBody {
   const { source, digest } =
     key === undefined ? { source: upload.source(format), digest: undefined } : upload.digestedSource(format);
   const idempotency = key && digest && { key, bodyDigest: digest };

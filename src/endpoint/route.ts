@@ -18,7 +18,7 @@ import {
   type TransactionId,
 } from '../kernel/ids.ts';
 import type { Principal, RequestScope } from '../kernel/request-scope.ts';
-import type { BodyFormat } from '../rows/bodies/body-format.ts';
+import type { RowFormat } from '../rows/answer-form.ts';
 import type { AuditFacts, AuditRecord } from '../telemetry/audit.ts';
 import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } from '../wire/identifiers.ts';
 import type { NameCheck } from '../wire/known-names.ts';
@@ -118,9 +118,9 @@ export interface Upload {
   /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
   text(): Promise<string>;
   /** `format`: of a body that is no Arrow. */
-  source(format?: BodyFormat): ArrowSource;
+  source(format?: RowFormat): ArrowSource;
   /** As `source`. `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
-  digestedSource(format?: BodyFormat): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
+  digestedSource(format?: RowFormat): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
   /** Of a multipart body. */
   parts(boundary: string): UploadedParts;
 }

@@ -17,7 +17,7 @@ import { namesOfRoute } from '../endpoint/description.ts';
 import type { AllowedRequest, Answer, BodyKind, PreparedRequest, Route, Upload } from '../endpoint/route.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
-import type { BodyFormat } from '../rows/bodies/body-format.ts';
+import type { RowFormat } from '../rows/answer-form.ts';
 import { conversionBytes } from '../rows/bodies/row-conversion.ts';
 import type { NamesOfRoute } from '../wire/known-names.ts';
 import { Admission, type Permit } from './admission/admission.ts';
@@ -223,7 +223,7 @@ export class RequestPipeline {
       expectedBytes: declaredBytes(raw),
       schemas: this.#schemas,
     };
-    const open = (bytes: AsyncIterable<Uint8Array>, format: BodyFormat | undefined) =>
+    const open = (bytes: AsyncIterable<Uint8Array>, format: RowFormat | undefined) =>
       new ArrowSource(bytes, {
         ...parts,
         conversion: format && this.#deps.conversions.open(format, this.#maxBytes[prepared.body]),

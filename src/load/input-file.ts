@@ -16,6 +16,8 @@ export interface InputFile extends AsyncDisposable {
   /** undefined for the standard input. */
   readonly path: string | undefined;
   readonly format: InputFormat;
+  /** Of the cells of CSV. */
+  readonly delimiter: string;
   /** undefined where that is not known before its end. */
   readonly totalBytes: number | undefined;
   /** Of `totalBytes`, so many were read. */
@@ -27,16 +29,20 @@ export interface InputFile extends AsyncDisposable {
 const pieceBytes = 64 << 10;
 const headBytes = 4 << 10;
 
-interface InputPlace {
+/** undefined leaves it to how the file begins, and to its name. */
+export interface SaidOfFile {
+  readonly format: InputFormat | undefined;
+  readonly delimiter?: string | undefined;
+}
+
+interface InputPlace extends SaidOfFile {
   readonly name: string;
   readonly path: string | undefined;
   readonly stdin: AsyncIterable<Uint8Array>;
-  /** undefined leaves it to how the file begins, and to its name. */
-  readonly format: InputFormat | undefined;
 }
 
-export async function openInput({ name, path, stdin, format }: InputPlace): Promise<InputFile> {
-  const input = { name, path, format };
+export async function openInput({ stdin, ...input }: InputPlace): Promise<InputFile> {
+  const { path } = input;
   if (path === undefined) return Input.begin({ ...input, source: stdin, totalBytes: undefined, handle: undefined });
   const handle = await open(path, constants.O_RDONLY);
   try {
@@ -52,11 +58,11 @@ export async function openInput({ name, path, stdin, format }: InputPlace): Prom
 
 /** A pipe whose beginning is read twice: `first` keeps what is read of it, and `second` has that and the rest once `first` is left. */
 export function readTwice(pipe: InputFile): { readonly first: InputFile; readonly second: InputFile } {
-  const { name, path, format, totalBytes } = pipe;
+  const { name, path, format, delimiter, totalBytes } = pipe;
   const source = pipe.pieces()[Symbol.asyncIterator]();
   const kept: Uint8Array[] = [];
   const fileOf = (pieces: () => AsyncIterable<Uint8Array>): InputFile => ({
-    ...{ name, path, format, totalBytes, pieces },
+    ...{ name, path, format, delimiter, totalBytes, pieces },
     get bytesRead() {
       return pipe.bytesRead;
     },
@@ -78,10 +84,9 @@ export function readTwice(pipe: InputFile): { readonly first: InputFile; readonl
   return { first, second };
 }
 
-interface InputSource {
+interface InputSource extends SaidOfFile {
   readonly name: string;
   readonly path: string | undefined;
-  readonly format: InputFormat | undefined;
   readonly source: AsyncIterable<Uint8Array>;
   readonly totalBytes: number | undefined;
   readonly handle: FileHandle | undefined;
@@ -90,6 +95,7 @@ interface InputSource {
 class Input implements InputFile {
   readonly name: string;
   readonly path: string | undefined;
+  readonly delimiter: string;
   readonly totalBytes: number | undefined;
   bytesRead = 0;
   format: InputFormat = 'csv';
@@ -99,9 +105,10 @@ class Input implements InputFile {
   /** Looked at already. */
   readonly #first: Uint8Array[] = [];
 
-  constructor({ name, path, source, totalBytes, handle }: InputSource) {
+  constructor({ name, path, delimiter, source, totalBytes, handle }: InputSource) {
     this.name = name;
     this.path = path;
+    this.delimiter = delimiter ?? (extensionOf(name) === '.tsv' ? '\t' : ',');
     this.totalBytes = totalBytes;
     this.#handle = handle;
     this.#source = this.#unpacked(this.#counted(source))[Symbol.asyncIterator]();
@@ -188,11 +195,14 @@ async function* following(first: Uint8Array, rest: AsyncIterable<Uint8Array>): A
   yield* rest;
 }
 
+const extensionOf = (name: string): string => extname(name.replace(/\.gz$/i, '')).toLowerCase();
+
 const formatsByExtension: Readonly<Record<string, InputFormat>> = {
   '.json': 'json',
   '.ndjson': 'ndjson',
   '.jsonl': 'ndjson',
   '.csv': 'csv',
+  '.tsv': 'csv',
   '.parquet': 'parquet',
   '.arrow': 'arrow',
   '.arrows': 'arrow',
@@ -225,7 +235,7 @@ export function formatOf(head: Buffer, name: string): InputFormat {
     throw invalidInput(`it is ${other?.what ?? 'no text, and begins neither as Arrow nor as Parquet does'}`);
   }
   const [, first] = /^\ufeff?\s*(\S)/.exec(head.toString('utf8', 0, 1_024)) ?? [];
-  const extension = extname(name.replace(/\.gz$/i, '')).toLowerCase();
+  const extension = extensionOf(name);
   const named = formatsByExtension[extension];
   const isBinary = named === 'parquet' || named === 'arrow';
   const isCsv = (named === undefined || isBinary) && first !== undefined && !'[{'.includes(first);

@@ -21,7 +21,7 @@ export async function* messagesByFormat(
   input: InputFile,
   { table, types = [], leftOut }: KnownColumns,
 ): AsyncGenerator<RowMessage> {
-  const { path, format } = input;
+  const { path, format, delimiter } = input;
   if (types.length > 0 && (format === 'arrow' || format === 'parquet'))
     throw invalidInput('--types applies to text, and this file has types of its own');
   switch (format) {
@@ -38,7 +38,7 @@ export async function* messagesByFormat(
     case 'ndjson': {
       const given = new Map(types.map((field) => [field.name, field]));
       // The rows of a table that the command has just made are read as they were when their columns were inferred.
-      const conversion = new RowConversion({ format, table, given, leftOut, takesAny: true });
+      const conversion = new RowConversion({ format, delimiter, table, given, leftOut, takesAny: true });
       yield* messagesOfText(input.pieces(), conversion);
     }
   }

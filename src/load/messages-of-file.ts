@@ -15,6 +15,7 @@ export interface FileToRead {
   readonly name: string;
   readonly path: string;
   readonly format: InputFormat;
+  readonly delimiter: string;
   readonly known: Omit<KnownColumns, 'leftOut'>;
   readonly leavesOut: boolean;
 }
@@ -29,16 +30,18 @@ const youngMiB = 4;
 
 /** `InvalidInput` names the file and the place at fault. */
 export async function* messagesOfFile(input: InputFile, known: KnownColumns): AsyncGenerator<RowMessage> {
-  const { name, path, format } = input;
+  const { name, path, format, delimiter } = input;
   try {
-    yield* path === undefined ? messagesByFormat(input, known) : messagesOfThread({ name, path, format }, known);
+    yield* path === undefined
+      ? messagesByFormat(input, known)
+      : messagesOfThread({ name, path, format, delimiter }, known);
   } catch (error) {
     throw invalidInput(`${name}: ${error instanceof Error ? error.message : String(error)}`, error);
   }
 }
 
 async function* messagesOfThread(
-  file: Pick<FileToRead, 'name' | 'path' | 'format'>,
+  file: Omit<FileToRead, 'known' | 'leavesOut'>,
   { leftOut, ...known }: KnownColumns,
 ): AsyncGenerator<RowMessage> {
   const workerData: FileToRead = { ...file, known, leavesOut: leftOut !== undefined };

@@ -4,6 +4,8 @@ export const arrowFileType = 'application/vnd.apache.arrow.file';
 export const arrowStreamType = 'application/vnd.apache.arrow.stream';
 
 export type TextFormat = 'json' | 'ndjson' | 'csv';
+/** CSV has a line with the names of its columns or not (RFC 4180). */
+export type RowFormat = TextFormat | 'csv-without-header';
 
 /** What is written of a vector: nothing of its column, its first values, or all. */
 export type VectorText = 'omit' | 'preview' | 'full';
@@ -11,7 +13,7 @@ export type VectorText = 'omit' | 'preview' | 'full';
 export type AnswerForm =
   | { readonly kind: 'arrow file' }
   | { readonly kind: 'arrow stream' }
-  | { readonly kind: 'text'; readonly format: TextFormat; readonly vectors: VectorText };
+  | { readonly kind: 'text'; readonly format: RowFormat; readonly vectors: VectorText };
 
 /** Names that programs have for newline-delimited JSON. */
 export const ndjsonTypes = [

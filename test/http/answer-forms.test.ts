@@ -166,6 +166,7 @@ describe('rows without Arrow', () => {
     assert.equal(await text('application/json', '', 'all', body), none);
     assert.equal(await text('application/x-ndjson', '', 'all', body), '');
     assert.equal(await text('text/csv', '', 'all', body), 'id\r\n');
+    assert.equal(await text('text/csv; header=absent', '', 'all', body), '');
   });
 
   test('the type is the one that the client likes best, and an Arrow file where it takes any', async () => {
@@ -182,6 +183,10 @@ describe('rows without Arrow', () => {
     assert.equal(await typeFor({ accept: 'text/*' }), '200 text/csv; charset=utf-8');
     assert.equal(await typeFor({ accept: 'application/json; charset=UTF-8' }), '200 application/json');
     assert.equal(await typeFor({ accept: 'text/csv;charset=utf-8;q=0.5, */*;q=0.1' }), '200 text/csv; charset=utf-8');
+    assert.equal(await typeFor({ accept: 'text/csv; header=present' }), '200 text/csv; charset=utf-8');
+    const headless = '200 text/csv; charset=utf-8; header=absent';
+    for (const accept of ['text/csv;header=absent', 'text/csv; charset=utf-8; header=absent'])
+      assert.equal(await typeFor({ accept }), headless);
     assert.equal(await typeFor({ accept: 'application/json; charset=latin1' }), '406 application/json; charset=utf-8');
     assert.equal(await typeFor({ accept: 'image/png' }), '406 application/json; charset=utf-8');
     const generated = { accept: 'application/json', 'user-agent': 'OpenAPI-Generator/0.13.0/python' };

@@ -7,7 +7,7 @@ import { existsSync, globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { typeName } from '../../arrow/schema/schema.ts';
 import { type OptionValues, optional, withDefault } from '../../config/options.ts';
-import { boolean, listOf, oneOf, path, text } from '../../config/value-types.ts';
+import { boolean, cellDelimiter, listOf, oneOf, path, text } from '../../config/value-types.ts';
 import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { schemaOfMessage } from '../../load/row-messages.ts';
@@ -36,6 +36,10 @@ const loadOptions = {
   format: optional(oneOf(inputFormats), {
     flag: 'format',
     doc: 'What the files are. Without it, how each begins decides, and then its name.',
+  }),
+  delimiter: optional(cellDelimiter, {
+    flag: 'delimiter',
+    doc: 'What separates the cells of CSV, such as `;`. A comma without it, and a tab in files whose names end in .tsv.',
   }),
   dryRun: withDefault(boolean, {
     flag: 'dry-run',
@@ -72,8 +76,8 @@ export const loadCommand: Command = {
     if (given.dryRun) return printColumns(files[0]!, given, context);
     const mode = modeOf(given);
     const service = serviceClient(given, reading.values, context);
-    const { types, format, run: label, refused: refusedFile } = given;
-    const how = { mode, format, types, label, refusedFile };
+    const { types, run: label, refused: refusedFile } = given;
+    const how = { mode, said: given, types, label, refusedFile };
     const row = await new Load({ table: table!, files, ...how, service, context }).run();
     await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
     const { parts, partsThereBefore } = row;
@@ -106,13 +110,9 @@ function filesOf(pattern: string, cwd: string): readonly string[] {
   return found;
 }
 
-async function printColumns(
-  file: string,
-  { types, format, ...given }: GivenToLoad,
-  context: CliContext,
-): Promise<void> {
-  await using input = await inputOf(file, format, context);
-  for await (const { bytes } of messagesOfFile(input, { types })) {
+async function printColumns(file: string, given: GivenToLoad, context: CliContext): Promise<void> {
+  await using input = await inputOf(file, given, context);
+  for await (const { bytes } of messagesOfFile(input, { types: given.types })) {
     const { fields } = schemaOfMessage(bytes);
     const rows = fields.map((field) => ({ column: field.name, type: typeName(field), nullable: field.nullable }));
     await printRows(rows, ['column', 'type', 'nullable'], formOf(given, context), context.stdout);

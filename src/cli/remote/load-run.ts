@@ -7,7 +7,7 @@ import { parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { freeMemory } from '../../load/free-memory.ts';
-import { type InputFile, type InputFormat, openInput, readTwice } from '../../load/input-file.ts';
+import { type InputFile, openInput, readTwice, type SaidOfFile } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
@@ -24,12 +24,8 @@ export type LoadMode =
   | { readonly kind: 'upsert'; readonly on: readonly string[] }
   | { readonly kind: 'append' | 'replace' };
 
-export const inputOf = (
-  name: string,
-  format: InputFormat | undefined,
-  { cwd, stdin }: CliContext,
-): Promise<InputFile> =>
-  openInput({ name, path: name === '-' ? undefined : resolve(cwd, name), stdin, format }).catch((cause: Error) => {
+export const inputOf = (name: string, said: SaidOfFile, { cwd, stdin }: CliContext): Promise<InputFile> =>
+  openInput({ name, path: name === '-' ? undefined : resolve(cwd, name), stdin, ...said }).catch((cause: Error) => {
     throw new CliError(`${name} cannot be read: ${cause.message}`, { cause });
   });
 
@@ -37,8 +33,8 @@ export interface LoadParts {
   readonly table: string;
   readonly files: readonly string[];
   readonly mode: LoadMode;
-  /** Of the files; undefined leaves it to each. */
-  readonly format: InputFormat | undefined;
+  /** Of each of the files. */
+  readonly said: SaidOfFile;
   /** Of columns of a table that is new, or replaced. */
   readonly types: readonly Field[] | undefined;
   /** Makes other keys. */
@@ -103,8 +99,8 @@ export class Load {
   }
 
   async #addFile(file: string, table: Schema, send: (part: RowsPart, file: string) => Promise<void>): Promise<void> {
-    const { types, format, context } = this.#parts;
-    await using input = (file === '-' && this.#pipe) || (await inputOf(file, format, context));
+    const { types, said, context } = this.#parts;
+    await using input = (file === '-' && this.#pipe) || (await inputOf(file, said, context));
     const progress = new Progress(context.stderr, context.clock, input.totalBytes);
     try {
       for await (const part of readAhead(partsOf(messagesOfFile(input, { table, types, leftOut: this.#leftOut })))) {
@@ -168,8 +164,8 @@ export class Load {
 
   /** Those of the first file, which a new table gets. */
   async #columnsOfFile(): Promise<{ readonly schema: Buffer; readonly columns: Schema }> {
-    const { files, types, format, context } = this.#parts;
-    const opened = await inputOf(files[0]!, format, context);
+    const { files, types, said, context } = this.#parts;
+    const opened = await inputOf(files[0]!, said, context);
     const { first, second } = files[0] === '-' ? readTwice(opened) : { first: opened, second: undefined };
     this.#pipe = second;
     await using _closed = second === undefined ? opened : undefined;
@@ -198,10 +194,10 @@ export class Load {
   }
 
   async *#wholeStream(): AsyncGenerator<Uint8Array> {
-    const { files, types, format, context } = this.#parts;
+    const { files, types, said, context } = this.#parts;
     let schema: Uint8Array | undefined;
     for (const file of files) {
-      await using input = await inputOf(file, format, context);
+      await using input = await inputOf(file, said, context);
       const progress = new Progress(context.stderr, context.clock, input.totalBytes);
       using _line = { [Symbol.dispose]: () => progress.end() };
       for await (const { kind, rows, ...read } of messagesOfFile(input, { types, leftOut: this.#leftOut })) {

@@ -4,7 +4,7 @@ import { type ColumnData, readBatch } from '../../arrow/column/column-data.ts';
 import { type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
 import { readSchemaTable } from '../../arrow/schema/read-schema.ts';
 import { type Field, typeName } from '../../arrow/schema/schema.ts';
-import type { AnswerForm, TextFormat, VectorText } from '../answer-form.ts';
+import type { AnswerForm, RowFormat, VectorText } from '../answer-form.ts';
 import { cellOf, isVector, ObjectText } from './cell-text.ts';
 import type { Cell } from './column-cell.ts';
 import { fixedText, TextOut } from './text-out.ts';
@@ -13,17 +13,20 @@ import { fixedText, TextOut } from './text-out.ts';
 const buffers = 3;
 
 /** What stands before the first row, between two, and behind each. */
+const aroundLine = [fixedText(''), fixedText(''), fixedText('\r\n')] as const;
 const around = {
   json: [fixedText('\n'), fixedText(',\n'), fixedText('')],
   ndjson: [fixedText(''), fixedText(''), fixedText('\n')],
-  csv: [fixedText(''), fixedText(''), fixedText('\r\n')],
+  csv: aroundLine,
+  'csv-without-header': aroundLine,
 } as const;
 
 type RowLine = ObjectText | CsvLine;
 
 /** A part is good until `buffers - 1` more were asked for. */
 export class RowText {
-  readonly #format: TextFormat;
+  readonly #format: RowFormat;
+  readonly #isCsv: boolean;
   readonly #vectors: VectorText;
   readonly #partBytes: number;
   /** The first is small, as most results are. */
@@ -35,6 +38,7 @@ export class RowText {
   /** Every part but the last has at least `partBytes`, and ends with a row. */
   constructor({ format, vectors }: Extract<AnswerForm, { readonly kind: 'text' }>, partBytes: number) {
     this.#format = format;
+    this.#isCsv = format === 'csv' || format === 'csv-without-header';
     this.#vectors = vectors;
     this.#partBytes = partBytes;
   }
@@ -61,7 +65,7 @@ export class RowText {
       const cells = fields.map((field) =>
         cellOf(field, data[all.indexOf(field)]!, { vectors: this.#vectors, valuesOf }),
       );
-      yield* this.#lines(this.#format === 'csv' ? new CsvLine(cells) : new ObjectText(fields, cells), batch.rows);
+      yield* this.#lines(this.#isCsv ? new CsvLine(cells) : new ObjectText(fields, cells), batch.rows);
     }
   }
 
@@ -84,6 +88,7 @@ export class RowText {
         return `{"columns":${JSON.stringify(columns)},"rows":[`;
       }
       case 'ndjson':
+      case 'csv-without-header':
         return '';
       case 'csv':
         return `${fields.map(({ name }) => csvText(name)).join()}\r\n`;

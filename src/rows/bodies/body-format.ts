@@ -1,8 +1,6 @@
 /** Which formats of rows a body may have besides Arrow, by its type. */
 import { invalidInput } from '../../kernel/errors.ts';
-import { ndjsonTypes, type TextFormat, textTypes } from '../answer-form.ts';
-
-export type BodyFormat = TextFormat | 'csv-without-header';
+import { ndjsonTypes, type RowFormat, type TextFormat, textTypes } from '../answer-form.ts';
 
 const formats = new Map<string, TextFormat>([
   [textTypes.json, 'json'],
@@ -15,7 +13,7 @@ export const textFormatOf = (contentType: string | undefined): TextFormat | unde
   formats.get(contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? '');
 
 /** As `textFormatOf`, by what the type says in its parameters too: RFC 4180 has `header` for CSV. */
-export function bodyFormatOf(contentType = ''): BodyFormat | undefined {
+export function bodyFormatOf(contentType = ''): RowFormat | undefined {
   const format = textFormatOf(contentType);
   if (format === undefined) return undefined;
   const given = [...contentType.matchAll(/;\s*([\w-]+)\s*=\s*"?([^";]*)/g)];

@@ -6,12 +6,12 @@ import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
-import type { BodyFormat } from './body-format.ts';
+import type { RowFormat } from '../answer-form.ts';
 import { RowConversion } from './row-conversion.ts';
 
 /** One message to the thread. It is answered before the next one of its body is sent. */
 export type ToConvert = { readonly body: number } & (
-  | { readonly kind: 'begin'; readonly format: BodyFormat; readonly table: Schema | undefined }
+  | { readonly kind: 'begin'; readonly format: RowFormat; readonly table: Schema | undefined }
   | { readonly kind: 'add'; readonly bytes: Uint8Array }
   | { readonly kind: 'more' | 'end' | 'leave' }
 );
@@ -42,7 +42,7 @@ export class Conversions {
   #lastBody = 0;
 
   /** A text with more bytes than `mostBytes` is `BodyTooLarge`. */
-  open(format: BodyFormat, mostBytes = Number.POSITIVE_INFINITY): TextConversion {
+  open(format: RowFormat, mostBytes = Number.POSITIVE_INFINITY): TextConversion {
     this.#lastBody += 1;
     return new TextConversion(this, this.#lastBody, { format, mostBytes });
   }
@@ -127,7 +127,7 @@ function joined(pieces: readonly Uint8Array[], length: number): Uint8Array {
 class TextConversion {
   readonly #conversions: Conversions;
   readonly #body: number;
-  readonly #format: BodyFormat;
+  readonly #format: RowFormat;
   readonly #mostBytes: number;
   #table: Schema | undefined;
   #isInThread = false;
@@ -135,7 +135,7 @@ class TextConversion {
   constructor(
     conversions: Conversions,
     body: number,
-    { format, mostBytes }: { readonly format: BodyFormat; readonly mostBytes: number },
+    { format, mostBytes }: { readonly format: RowFormat; readonly mostBytes: number },
   ) {
     this.#conversions = conversions;
     this.#body = body;

@@ -15,6 +15,7 @@ type Cells = readonly (string | null | typeof notText)[];
 interface CsvOf {
   readonly leftOut: LeftOut;
   readonly table: Schema | undefined;
+  readonly delimiter: string;
   readonly hasHeader: boolean;
 }
 
@@ -23,22 +24,26 @@ interface CsvOf {
  * column each is a row.
  */
 export class CsvRows implements RowSource {
-  readonly #parser: Parser = parse({
-    encoding: 'latin1', // each cell is decoded by itself, so that a refusal knows its row
-    max_record_size: mostRowBytes,
-    relax_column_count: true, // a row of another length is refused here, or left out
-    info: true,
-    cast: (text, { quoting }) => (text === '' && !quoting ? null : decoded(text)),
-  });
+  readonly #parser: Parser;
   #columns: readonly string[] | undefined;
   /** That the last row ends on. */
   #line = 0;
   #failure: Error | undefined;
   readonly #leftOut: LeftOut;
+  readonly #delimiter: string;
   readonly #hasHeader: boolean;
 
   /** Without `header`, the columns are those of the table in its order, and of a new one c1, c2 and so on. */
-  constructor({ leftOut, table, hasHeader }: CsvOf) {
+  constructor({ leftOut, table, delimiter, hasHeader }: CsvOf) {
+    this.#parser = parse({
+      delimiter,
+      encoding: 'latin1', // each cell is decoded by itself, so that a refusal knows its row
+      max_record_size: mostRowBytes,
+      relax_column_count: true, // a row of another length is refused here, or left out
+      info: true,
+      cast: (text, { quoting }) => (text === '' && !quoting ? null : decoded(text)),
+    });
+    this.#delimiter = delimiter;
     this.#leftOut = leftOut;
     this.#hasHeader = hasHeader;
     if (!hasHeader) this.#columns = table?.fields.map(({ name }) => name);
@@ -78,7 +83,7 @@ export class CsvRows implements RowSource {
       const isEmpty = cells.length === 1 && cells[0] === null;
       if (isEmpty && this.#columns?.length !== 1) continue;
       if (this.#columns === undefined) {
-        this.#columns = this.#hasHeader ? namesIn(cells) : cells.map((_, i) => `c${i + 1}`);
+        this.#columns = this.#hasHeader ? namesIn(cells, this.#delimiter) : cells.map((_, i) => `c${i + 1}`);
         if (this.#hasHeader) continue;
       }
       const columns = this.#columns;
@@ -135,11 +140,13 @@ const faults: Readonly<Record<string, string>> = {
   INVALID_OPENING_QUOTE: 'a quotation mark stands inside a cell that does not begin with one',
 };
 
-function namesIn(cells: Cells): readonly string[] {
+function namesIn(cells: Cells, delimiter: string): readonly string[] {
   if (cells.includes(notText)) throw invalidInput('the first line: the text is not UTF-8');
   const names = cells.map((name) => String(name ?? ''));
-  if (names.length === 1 && /[;\t]/.test(names.join()))
-    throw invalidInput('the first line has semicolons or tabs and no comma; cells are separated by commas');
+  if (names.length === 1 && delimiter === ',' && /[;\t]/.test(names.join()))
+    throw invalidInput(
+      'the first line has semicolons or tabs and no comma; cells are separated by commas, or by what load gets as --delimiter',
+    );
   const columns = new Map<string, number>();
   for (const [i, name] of names.entries()) {
     if (name === '') throw invalidInput(`the first line: column ${i + 1} of ${names.length} has no name`);

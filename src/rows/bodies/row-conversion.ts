@@ -2,6 +2,7 @@
  * A body of JSON, NDJSON or CSV as an Arrow IPC stream, piece by piece. The first rows are held until it is known which columns there
  * are: those of a table have its types, and others the types of their values (docs/rows.md).
  */
+
 import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
 import { bytesOfMessage, endMarker } from '../../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
@@ -9,7 +10,8 @@ import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { nearest } from '../../kernel/nearest-word.ts';
-import { type BodyFormat, textFormatOf } from './body-format.ts';
+import type { RowFormat } from '../answer-form.ts';
+import { textFormatOf } from './body-format.ts';
 import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
@@ -35,14 +37,16 @@ const valuesPerByte = 16;
 export const conversionBytes = (contentType: string | undefined): number =>
   textFormatOf(contentType) === undefined ? 0 : valuesPerByte * (firstBytes + batchBytes);
 
-function sourceOf({ format, table, leftOut }: ConversionOf): RowSource {
+function sourceOf({ format, delimiter = ',', table, leftOut }: ConversionOf): RowSource {
   if (format === 'json') return new JsonRows(leftOut);
   if (format === 'ndjson') return new NdjsonRows(leftOut);
-  return new CsvRows({ leftOut, table, hasHeader: format === 'csv' });
+  return new CsvRows({ leftOut, table, delimiter, hasHeader: format === 'csv' });
 }
 
 interface ConversionOf {
-  readonly format: BodyFormat;
+  readonly format: RowFormat;
+  /** Of CSV: one ASCII character, a comma where it is not given. */
+  readonly delimiter?: string;
   /** The table that the rows are for; undefined makes the types of a new one. */
   readonly table?: Schema | undefined;
   /** Columns whose types are not to be inferred, by their names. Rows of JSON have them also where none of the first names them. */
