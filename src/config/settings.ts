@@ -115,7 +115,7 @@ export const settings = {
     storageRoot: withDefault(storageRoot, {
       flag: 'storage-root',
       default: '<data>/tables',
-      doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. An object store must honour conditional writes, and a start refuses one that does not. Stores that speak S3 are tested with a gateway, those of Google (`gs`) and Azure (`az`) with emulators; by another scheme the engine makes every commit, and none was ever tried.',
+      doc: 'Where the tables are: a folder, or a location in an object store such as `s3://bucket/prefix`. An object store must honour conditional writes, and a start refuses one that does not. Stores that speak S3 are tested with a gateway, those of Google (`gs`) and Azure (`az`, `abfss`) with emulators.',
     }),
     storageRootMovedFrom: optional(storageRoot, {
       flag: 'storage-root-moved-from',

@@ -34,3 +34,15 @@ test('one SAS token of Azure lets in the service and the engine', {
   await dataset.createBranch('made-by-the-engine' as BranchName, { branch: undefined, version: undefined });
   assert.deepEqual([await dataset.countRows(), (await dataset.listBranches()).length], [2, 1]);
 });
+
+test('the engine reads by an abfss URI what the service commits there', {
+  skip: withoutAzureEmulator ?? false,
+}, async (t) => {
+  const { newRoot, abfssOf, storageOptions } = await startAzureEmulator((clean) => t.after(clean));
+  const engine = await engineOn(t, abfssOf(newRoot()), storageOptions);
+  t.after(() => engine.close());
+  const rows = ipcFile(tableFromArrays({ id: [1, 2] }));
+  const dataset = await createDataset(engine, 't.lance' as Location, rows, {});
+  await dataset.createBranch('made-by-the-engine' as BranchName, { branch: undefined, version: undefined });
+  assert.deepEqual([await dataset.countRows(), (await dataset.listBranches()).length], [2, 1]);
+});

@@ -20,4 +20,8 @@ if (withoutAzureEmulator === undefined) {
   const { newRoot, optionsWithToken } = await startAzureEmulator(after);
   const opened = (await openStore(newRoot(), optionsWithToken)) ?? assert.fail();
   objectStoreContract("Azure's emulator, with a SAS token", () => opened.store);
+  const another = await startAzureEmulator(after);
+  const { account_name: _, ...unnamed } = another.storageOptions;
+  const named = (await openStore(another.abfssOf(another.newRoot()), unnamed)) ?? assert.fail();
+  objectStoreContract("Azure's emulator, by an abfss URI that names the account", () => named.store);
 }

@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { AzureStore, azureAccountIn } from '#src/engine/lance/store/azure-store.ts';
+import { openStore } from '#src/engine/lance/store/open-store.ts';
 import { StoreOptions } from '#src/engine/lance/store/store-options.ts';
 import { serverOf } from '#test/fixtures/answering-server.ts';
 import { isOpen } from '#test/fixtures/open-files.ts';
@@ -165,4 +166,15 @@ test('the parts of a large file are sent by themselves, and nothing is made wher
   await eventually('the file is closed', () => !isOpen(path));
   rmSync(path);
   await store.put('small', content); // whatever still looked for the file would fail meanwhile, and this process with it
+});
+
+test('an abfss URI names the container and the account, which the options do not contradict', async () => {
+  const [root, options] = ['abfss://tables@gate.dfs.core.windows.net/a/b/', { azure_storage_account_key: key }];
+  assert.equal((await openStore(root, options))?.prefix, 'a/b/');
+  assert.ok(await openStore(root, { ...options, account_name: 'gate' }));
+  assert.ok(await openStore('abfss://tables/a', { ...options, account_name: 'gate' }));
+  await assert.rejects(openStore(root, { ...options, account_name: 'other' }), /StoreUnusable: .* account gate /);
+  for (const host of ['gate.example', 'gate.dfs.core.windows.net.example', '']) {
+    await assert.rejects(openStore(`abfss://tables@${host}/a`, options), /StoreUnusable: an abfss URI/);
+  }
 });

@@ -163,12 +163,30 @@ interface AzureAccount {
   readonly signer: StorageSharedKeyCredential | undefined;
 }
 
+interface AzureContainer {
+  readonly container: string;
+  /** undefined where the options name it. */
+  readonly accountName: string | undefined;
+}
+
+/** `authority`: a container, or in a URI of abfss also the account that it is in. */
+export function azureContainerIn(authority: string): AzureContainer {
+  const [container = '', host] = authority.split('@');
+  if (host === undefined) return { container, accountName: undefined };
+  const accountName = /^([a-z0-9]+)\.(?:dfs|blob)\.core\.windows\.net$/.exec(host)?.[1];
+  if (accountName !== undefined) return { container, accountName };
+  throw new StoreUnusable('an abfss URI of Azure has the form abfss://container@account.dfs.core.windows.net/path');
+}
+
 /**
  * undefined without an account key or a SAS token: then only the engine can reach the store. Throws `StoreUnusable` for a token that
- * does not end soon enough.
+ * does not end soon enough, and for options that name another account than the URI does (`nameInUri`).
  */
-export function azureAccountIn(options: StoreOptions, nowMs: number): AzureAccount | undefined {
-  const name = options.of('account_name');
+export function azureAccountIn(options: StoreOptions, nowMs: number, nameInUri?: string): AzureAccount | undefined {
+  const name = options.of('account_name') ?? nameInUri;
+  if (nameInUri !== undefined && name !== nameInUri) {
+    throw new StoreUnusable(`the storage root is in the account ${nameInUri} of Azure, and account_name is another`);
+  }
   const key = options.of('account_key', 'access_key', 'master_key');
   const token = options.of('sas_token', 'sas_key')?.replace(/^\?/, '');
   if (name === undefined) return undefined;

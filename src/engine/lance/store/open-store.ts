@@ -27,13 +27,15 @@ async function storeOf(scheme: string, bucket: string, options: Properties): Pro
       const { S3Store } = await import('./s3-store.ts');
       return new S3Store(bucket, new StoreOptions(options, /^aws_/));
     }
-    case 'az': {
-      const { AzureStore, azureAccountIn } = await withClient(
+    case 'az':
+    case 'abfss': {
+      const { AzureStore, azureAccountIn, azureContainerIn } = await withClient(
         '@azure/storage-blob@12',
         () => import('./azure-store.ts'),
       );
-      const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/), Date.now());
-      return account && new AzureStore(bucket, account);
+      const { container, accountName } = azureContainerIn(bucket);
+      const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/), Date.now(), accountName);
+      return account && new AzureStore(container, account);
     }
     case 'gs': {
       const { gcsAccessIn } = await withClient('google-auth-library@11', () => import('./gcs-credentials.ts'));
