@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
+import { Field, Int32, Struct, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { Answer, TestService } from '#test/fixtures/service.ts';
 import { Random } from '#test/model/random.ts';
@@ -169,6 +170,86 @@ async function changeRandomly(table: Table, random: Random, round: number): Prom
   const { version } = succeeded(await table.send(...request));
   await table.expect(rows, Number(version));
 }
+
+describe('rows with ids of their own that are merged by keys inside structs', () => {
+  const later = afterSuite();
+  let service: TestService;
+  before(async () => {
+    service = await startCheckedService(later, { AUTO_MAINTENANCE: 'false' });
+  });
+  const place = new Struct([new Field('x', new Int32()), new Field('y', new Int32())]);
+  const source = (keys: readonly (readonly [x: number, y: number])[], value: number) =>
+    stream({
+      at: vectorFromArray(
+        keys.map(([x, y]) => ({ x, y })),
+        place,
+      ),
+      value: keys.map(() => value),
+    });
+  const storedIn = async (name: string) => {
+    const columns: [string, string][] = [
+      ['x', 'at.x'],
+      ['y', 'at.y'],
+      ...['value', '_rowid', '_row_created_at_version'].map((each): [string, string] => [each, each]),
+    ];
+    const rows = await (await (await connect(service.tablesFolder)).openTable(name))
+      .query()
+      .select(new Map(columns))
+      .toArray();
+    return rows
+      .map((row) => columns.map(([column]) => Number(row[column])))
+      .sort(([, , , a = 0], [, , , b = 0]) => a - b);
+  };
+
+  test('keep them where the engine finds the rows, also those that a condition chose besides (P1)', async () => {
+    const keys = [
+      [1, 1],
+      [1, 2],
+      [2, 1],
+      [2, 2],
+      [3, 3],
+    ] as const;
+    succeeded(await service.post(`/v1/table/nested/create?storage_options=${rowIds}`, source(keys, 0)));
+    const merge = (flags: string, body: Buffer) =>
+      service.post(`/v1/table/nested/merge_insert?on=at.x&on=at.y${flags}`, body);
+    succeeded(
+      await merge(
+        '',
+        source(
+          [
+            [2, 2],
+            [7, 7],
+            [1, 1],
+          ],
+          5,
+        ),
+      ),
+    );
+    assert.deepEqual(await storedIn('nested'), [
+      [1, 1, 5, 0, 1],
+      [1, 2, 0, 1, 1],
+      [2, 1, 0, 2, 1],
+      [2, 2, 5, 3, 1],
+      [3, 3, 0, 4, 1],
+      [7, 7, 5, (await storedIn('nested'))[5]?.[3], 2],
+    ]);
+    const all = `&when_matched_update_all=true&when_not_matched_insert_all=true&when_not_matched_by_source_delete=true`;
+    succeeded(
+      await merge(
+        all,
+        source(
+          [
+            [7, 7],
+            [1, 2],
+          ],
+          6,
+        ),
+      ),
+    );
+    const [kept, newer] = await storedIn('nested');
+    assert.deepEqual([kept, newer?.slice(0, 3), newer?.[4]], [[1, 2, 6, 1, 1], [7, 7, 6], 2]);
+  });
+});
 
 describe('a service whose new tables have rows with ids of their own', () => {
   const later = afterSuite();

@@ -25,10 +25,10 @@ interface AppendStep {
   readonly kind: 'append';
   readonly rows: number;
   /**
-   * Of each row the one that it takes the place of, which a later step deletes; undefined for one that is new. In a private shadow
-   * of a table whose rows have ids it gets the id of that.
+   * Of each row the one that it takes the place of, which an earlier step has deleted; undefined for one that is new. In a private
+   * shadow of a table whose rows have ids it gets the id of that.
    */
-  readonly updated?: readonly (RowAddressSql | undefined)[];
+  readonly updated?: readonly (RowAddressSql | undefined)[] | undefined;
 }
 
 export interface UpdateStep {

@@ -86,6 +86,7 @@ export interface StagedTable {
 }
 
 export interface Scratch {
+  /** Its rows have the ids 0, 1 and so on, in their order, which a merge leaves as they are. */
   create(name: string, file: IpcFile): Promise<Snapshot & EngineWrites>;
   discard(): Promise<void>;
 }

@@ -109,7 +109,7 @@ export function addressesIn(ids: readonly number[]): CheckedSql {
   return ownSql(terms.join(' OR '));
 }
 
-/** A filter for the rows at these addresses, at least one. Consecutive ones share a range, which is parsed sooner than each. */
+/** A filter for the rows at these addresses. Consecutive ones share a range, which is parsed sooner than each. */
 export function addressesAmong(addresses: readonly RowAddressSql[]): CheckedSql {
   const sorted = BigUint64Array.from(addresses, BigInt).sort();
   const single: bigint[] = [];
@@ -120,7 +120,7 @@ export function addressesAmong(addresses: readonly RowAddressSql[]): CheckedSql 
     else terms.push(`(${rowAddress} >= ${sorted[from]} AND ${rowAddress} <= ${sorted[end - 1]})`);
   }
   if (single.length > 0) terms.push(`${rowAddress} IN (${single.join(', ')})`);
-  return ownSql(terms.join(' OR '));
+  return ownSql(terms.join(' OR ') || 'false');
 }
 
 /** A filter for the rows of a fragment and of all that came after it. */
@@ -129,7 +129,7 @@ export const addressesFrom = (id: number): CheckedSql => ownSql(`${rowAddress} >
 export const addressOf = ({ fragment, offset }: RowAddress): RowAddressSql =>
   String(start(fragment) | BigInt(offset)) as RowAddressSql;
 
-export const placeOf = (address: RowAddressSql): RowAddress => ({
+export const placeOf = (address: RowAddressSql | bigint): RowAddress => ({
   fragment: Number(BigInt(address) >> 32n),
   offset: Number(BigInt.asUintN(32, BigInt(address))),
 });

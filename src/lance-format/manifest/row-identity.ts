@@ -61,7 +61,7 @@ export function requireIdentities(encoded: Uint8Array, nextRowId: number): void 
   if (end > nextRowId) throw new MalformedFile(`fragment ${id} has a row id that is yet to be given`);
 }
 
-/** The identities of rows of one manifest, each fragment read when one of its rows is asked for. */
+/** The identities of rows of some fragments, each read when one of its rows is asked for. */
 export class RowIdentities {
   readonly #fragments: ReadonlyMap<number, Uint8Array>;
   readonly #read = new Map<number, FragmentIdentities>();
@@ -84,10 +84,17 @@ export class RowIdentities {
   }
 }
 
-/** What a manifest keeps of its rows, and the first id that it has not given; undefined where rows are known by their addresses. */
-export function identitiesIn(file: Buffer): { readonly rows: RowIdentities; readonly nextRowId: number } | undefined {
-  const { readerFlags = 0n, fragments = [], nextRowId = 0 } = decode(manifest, sectionsOf(file).message);
-  return (readerFlags & rowIdsFlag) === 0n ? undefined : { rows: new RowIdentities(fragments), nextRowId };
+/**
+ * What the versions of a dataset keep of their rows, and the first id that the last of them has not given; undefined where rows are
+ * known by their addresses.
+ */
+export function identitiesIn(
+  versions: readonly Buffer[],
+): { readonly rows: RowIdentities; readonly nextRowId: number } | undefined {
+  const known = versions.map((file) => decode(manifest, sectionsOf(file).message));
+  const { readerFlags = 0n, nextRowId = 0 } = known.at(-1) ?? {};
+  if ((readerFlags & rowIdsFlag) === 0n) return undefined;
+  return { rows: new RowIdentities(known.flatMap(({ fragments = [] }) => fragments)), nextRowId };
 }
 
 /** A version, by its manifest. */

@@ -4,7 +4,7 @@
  */
 
 import { RowPlaces } from '../../arrow/column/batch-plan.ts';
-import { type ColumnData, readColumns } from '../../arrow/column/column-data.ts';
+import type { ColumnData } from '../../arrow/column/column-data.ts';
 import { nulls } from '../../arrow/column/fitted-rows.ts';
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type Field, type IpcChunk, leastRowBytes, type Schema } from '../../arrow/schema/schema.ts';
@@ -19,6 +19,7 @@ import type { Shadow } from '../../engine/port/shadow.ts';
 import { type Filtered, ownSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { sqlFieldPath } from '../../keys/key-columns.ts';
+import { wordsIn } from './strategy.ts';
 import type { RowToWrite } from './whole-rows.ts';
 
 const addressColumn = '__lancegate_key_0';
@@ -99,17 +100,11 @@ async function passingIn(
     const { timeoutMs, principal } = limits();
     await found.merge(spec, sentRows(source, stored, rows).file, timeoutMs, principal);
     const columns = [{ name: addressColumn, expression: addressColumn }];
-    const passed = await joined(found.select(columns, ownSql(`${originColumn} = 'source'`), limits()));
-    const batches = readColumns(chunkOfFile(passed));
-    return new Set(batches.flatMap(({ rows: count, columns: [addresses] }) => addressesOf(addresses!, count)));
+    return new Set(wordsIn(await joined(found.select(columns, ownSql(`${originColumn} = 'source'`), limits()))));
   } finally {
     found.close();
   }
 }
-
-const addressesOf = ({ bytes }: ColumnData, rows: number): readonly bigint[] => [
-  ...new BigUint64Array(bytes.buffer, bytes.byteOffset, rows),
-];
 
 /** The rows of the source, with the columns of the stored ones. What the source does not send the filter does not name of it. */
 function sentRows(source: IpcChunk, stored: IpcFile, rows: readonly RowToWrite[]): IpcChunk {

@@ -3,7 +3,7 @@
  * the source, which takes it time that grows with the square of the columns, and with some hundreds of them ends its process.
  *
  * Here it reads the keys with the addresses of their rows, and judges a filter by the columns that this names. The rows that the
- * merge updates are appended as whole rows, and then deleted by their addresses, which makes one version.
+ * merge updates are deleted by their addresses and appended as whole rows, which makes one version.
  */
 import type { IpcChunk } from '../../arrow/schema/schema.ts';
 import type { ChangeLimits } from '../../engine/port/change-limits.ts';
@@ -48,13 +48,13 @@ export async function mergeMatched(
     // The views are of the rows as they were before.
     if (matched.length > 0) await whole.prepare();
     const deletedBySource = await deleteBySource(shadow, batch, [...found.values()].flat(), limits);
+    await deleteRows(shadow, [...matched.flatMap(({ old }) => old ?? []), ...rows.surplus], limits);
     let at = 0;
     for await (const part of whole.parts(written)) {
       const updated = written.slice(at, at + part.rows).map(({ old }) => old);
       await append(shadow, part, updated, limits());
       at += part.rows;
     }
-    await deleteRows(shadow, [...matched.flatMap(({ old }) => old ?? []), ...rows.surplus], limits);
     const surplusRows = rows.surplus.length;
     const totals = { numInsertedRows: rows.inserts.length, numUpdatedRows: matched.length };
     return { totals: { ...totals, numDeletedRows: deletedBySource + surplusRows }, surplusRows };

@@ -17,6 +17,7 @@ import type { ChangeLimits } from '../../engine/port/change-limits.ts';
 import type { EngineWrites } from '../../engine/port/dataset.ts';
 import type { Datasets, Scratch } from '../../engine/port/engine.ts';
 import type { MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
+import { addressOf, placeOf, rowAddress } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
@@ -24,10 +25,11 @@ import { principalKey } from '../../kernel/request-scope.ts';
 import { sqlFieldPath, sqlOfOneSpelling } from '../../keys/key-columns.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';
 import { keyFilter, keyLiterals } from '../key-index/key-lookup.ts';
-import { deleteSurplus } from './strategy.ts';
+import { deleteSurplus, wordsIn } from './strategy.ts';
 
 const keyColumn = (index: number): string => `__lancegate_key_${index}`;
 const originColumn = '__lancegate_origin';
+const addressColumn = '__lancegate_address';
 
 const everyRow = ownSql('true');
 
@@ -50,9 +52,12 @@ export async function mergeNested(
     const candidates = keyFilter(batch.first.on, keyLiterals(batch));
     const principal = principalKey(batch.first.scope.principal);
     const limits = () => ({ principal, timeoutMs: remainingMs() });
-    const projections = [...keyProjections(batch.first), originProjection('target'), ...columnProjections(columns)];
+    const projections = [...ownProjections(batch.first, 'target'), ...columnProjections(columns)];
     const copied = await joined(target.shadow.select(projections, candidates, limits()));
     const found = await scratch.create('target', copied);
+    const words = async (expression: string, where: CheckedSql | undefined) =>
+      wordsIn(await joined(found.select([{ name: 'word', expression }], where, limits())));
+    const old = await words(addressColumn, undefined);
     const merged = await mergeInScratch(scratch, found, batch, remainingMs());
     const surplusRows = await deleteSurplus(found, batch, columns.length, merged, promotedKeys(batch));
     const deletedRows = await deleteOld(target, batch, candidates, limits());
@@ -60,7 +65,9 @@ export async function mergeNested(
     const file = await joined(found.select(columnProjections(columns), added, limits()));
     const addedRows = rowsOfFile(file);
     if (addedRows > 0) {
-      await target.shadow.change({ kind: 'append', rows: addedRows }, file, limits());
+      const before = (await words('_rowid', added)).map((id) => old[Number(id)]);
+      const updated = before.map((word) => (word === undefined ? undefined : addressOf(placeOf(word))));
+      await target.shadow.change({ kind: 'append', rows: addedRows, updated }, file, limits());
     }
     // Rows that stay or were updated are deleted and added, which the difference of the two leaves out.
     const numDeletedRows = deletedRows - addedRows + merged.numInsertedRows;
@@ -85,10 +92,12 @@ const keyProjections = ({ on, keys }: MergeOfRows): Projection[] =>
 const columnProjections = (columns: readonly Field[]): Projection[] =>
   columns.map(({ name }) => ({ name, expression: sqlFieldPath({ segments: [name] }) }));
 
-const originProjection = (origin: 'target' | 'source'): Projection => ({
-  name: originColumn,
-  expression: `'${origin}'`,
-});
+/** The keys, where a row is from, and its address there. */
+const ownProjections = (merge: MergeOfRows, origin: 'target' | 'source'): Projection[] => [
+  ...keyProjections(merge),
+  { name: originColumn, expression: `'${origin}'` },
+  { name: addressColumn, expression: rowAddress },
+];
 
 async function mergeInScratch(
   scratch: Scratch,
@@ -100,7 +109,7 @@ async function mergeInScratch(
   const chunk = batch.chunk();
   const sent = await scratch.create('source', chunk.file);
   const columns = columnProjections(chunk.schema.fields);
-  const projections = [...keyProjections(batch.first), originProjection('source'), ...columns];
+  const projections = [...ownProjections(batch.first, 'source'), ...columns];
   const principal = principalKey(scope.principal);
   const source = await joined(sent.select(projections, everyRow, { timeoutMs, principal }));
   const keys = on.map((_, index) => keyColumn(index));

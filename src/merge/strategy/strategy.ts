@@ -1,5 +1,8 @@
 /** What the strategies have in common: an upsert of whole rows leaves one row of each key. */
+import { readColumns } from '../../arrow/column/column-data.ts';
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
+import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
 import type { RowReads } from '../../engine/port/column-view.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
@@ -29,6 +32,12 @@ export async function deleteSurplus(
   if (surplus.length > 0) await rows.deleteRows(surplus);
   return surplus.length;
 }
+
+/** The only column of a file: row ids, or addresses. */
+export const wordsIn = (file: IpcFile): readonly bigint[] =>
+  readColumns(chunkOfFile(file)).flatMap(({ rows, columns: [words] }) =>
+    words === undefined ? [] : [...new BigUint64Array(words.bytes.buffer, words.bytes.byteOffset, rows)],
+  );
 
 /** Upserts of whole rows do; where columns stay as they are, what a row becomes depends on the row. */
 export const leavesOneRow = (batch: Batch, tableColumns: number): boolean =>

@@ -209,7 +209,8 @@ export class LanceEngine implements Engine {
       create: (table, file) =>
         engineCall('create', async () => {
           const processes = this.#otherProcesses.ofScratch(`${name}/${table}.lance` as Location);
-          return new LanceDataset(await connection.createTable(table, file, 'create', []), processes);
+          const rowIds = { new_table_enable_stable_row_ids: 'true' };
+          return new LanceDataset(await connection.createTable(table, file, 'create', [], rowIds), processes);
         }),
       discard: async () => {
         connection.close();

@@ -56,10 +56,8 @@ export class LanceSnapshot implements Snapshot {
   }
 
   take(rows: readonly RowAddressSql[], columns?: readonly Projection[]): AsyncIterable<IpcFile> {
-    return resultsOf(async () => {
-      const table = await this.head.table();
-      return this.head.hasRowIds ? queryOf(table, addressesAmong(rows)) : table.takeRowIds(rows.map(BigInt));
-    }, columns);
+    if (this.head.hasRowIds) return this.select(columns ?? [], addressesAmong(rows));
+    return resultsOf(async () => (await this.head.table()).takeRowIds(rows.map(BigInt)), columns);
   }
 
   async *query(spec: QuerySpec): AsyncIterable<IpcFile> {

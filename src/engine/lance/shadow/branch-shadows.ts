@@ -148,7 +148,10 @@ class LocalShadow implements Shadow {
   }
 
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
-    if (step.kind === 'append' && step.updated !== undefined) this.#noteIdentities(step.updated);
+    if (step.kind === 'append' && step.updated !== undefined) {
+      this.#noteIdentities(step.updated);
+      return this.#change({ ...step, updated: undefined }, file, limits);
+    }
     if (step.kind === 'drop columns') return this.#dropColumns(step, limits);
     return step.kind === 'update' && step.laterRounds !== undefined
       ? this.#updateInRounds(step, step.laterRounds, limits)
@@ -157,7 +160,7 @@ class LocalShadow implements Shadow {
 
   /** The engine gives the rows that are appended new ids, in their order. */
   #noteIdentities(updated: readonly (RowAddressSql | undefined)[]): void {
-    const known = identitiesIn(this.#folder.changesSince(this.#parts.shadowVersion).result);
+    const known = identitiesIn(this.#folder.manifestsSince(this.#parts.shadowVersion));
     if (known === undefined) return;
     for (const [index, address] of updated.entries()) {
       if (address === undefined) continue;

@@ -4,7 +4,13 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { storageFull } from '../../../kernel/errors.ts';
 import { isWholeDeletionFile } from '../../../lance-format/check/intact.ts';
-import { listVersions, manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
+import {
+  listVersions,
+  manifestNames,
+  namesIn,
+  readManifest,
+  stagingFolder,
+} from '../../../lance-format/manifest/manifest-files.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import { changesIn, type PrivateChanges } from '../../../lance-format/transaction/transaction.ts';
 import { makeOwnFolder } from '../commit/own-folder.ts';
@@ -190,6 +196,12 @@ export class ShadowFolder {
 
   changesSince(version: number): PrivateChanges {
     return changesIn(this.#versionsFolder, version, this.newestVersion);
+  }
+
+  /** Of this version and those after it, the newest last. */
+  manifestsSince(version: number): readonly Buffer[] {
+    const versions = Array.from({ length: this.newestVersion - version + 1 }, (_, later) => version + later);
+    return versions.flatMap((each) => readManifest(this.#versionsFolder, each)?.bytes ?? []);
   }
 
   /** Zeros where there is none. A listing costs as much as the rest of a small shadow. */
