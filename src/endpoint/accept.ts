@@ -16,7 +16,11 @@ import type { QueryOf } from '../wire/query-parameters.ts';
 const vectorTexts: readonly VectorText[] = ['omit', 'preview', 'full'];
 
 export const answerParameters = {
-  vectors: Type.Optional(Type.Union(vectorTexts.map((text) => Type.Literal(text)))),
+  vectors: Type.Optional(
+    Type.Enum([...vectorTexts], {
+      description: 'What a text has of vectors: nothing, their first values, or all, as if absent.',
+    }),
+  ),
 };
 
 /** The first is what a client gets that takes any. */

@@ -20,7 +20,7 @@ const malformed = (id: string, why: string) => {
 /** Of every route whose path names an object. */
 export const delimiterParameter = {
   delimiter: Type.Optional(
-    Type.String({ minLength: 1, default: '$', description: 'What separates the parts of an identifier.' }),
+    Type.String({ minLength: 1, description: 'What separates the parts of an identifier; `$` if absent.' }),
   ),
 };
 

@@ -13,6 +13,7 @@ import { checkNames, type NameCheck } from './known-names.ts';
 export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
   type: 'object',
   additionalProperties: { type: 'string' },
+  examples: [{}],
 });
 
 /** As `StringMap`, of values of another kind. */
@@ -20,15 +21,17 @@ export const mapOf = <Schema extends Type.TSchema>(additionalProperties: Schema)
   Type.Unsafe<Readonly<Record<string, Static<Schema>>>>({ type: 'object', additionalProperties });
 
 /** Versions count commits, so each fits a JavaScript number. */
-export const Version = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+export const Version = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [3] });
 
 /** Of rows, bytes and the like, in answers. */
 export const Count = Type.Integer({ minimum: 0 });
 
 /** Of bodies whose query may say the same. */
 export const pageFields = {
-  page_token: Type.Optional(Type.String()),
-  limit: Type.Optional(Type.Integer({ minimum: 1 })),
+  page_token: Type.Optional(
+    Type.String({ description: 'Where the page begins: what the answer of the one before said.' }),
+  ),
+  limit: Type.Optional(Type.Integer({ minimum: 1, description: 'The most that one page has.' })),
 };
 
 /** Of the answers that have pages. */

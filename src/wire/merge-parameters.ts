@@ -7,11 +7,11 @@ import type { MergeFlags, MergeRowsCommand } from '../merge/merge-command.ts';
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
 import type { DoubleQuotes } from '../sql/tokens.ts';
-import { Flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
+import { flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
 
 type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
 
-const Condition = Type.Optional(Type.String({ description: 'An SQL condition.' }));
+const condition = (description: string) => Type.Optional(Type.String({ description }));
 
 export const mergeParameters = {
   on: Type.Array(Type.String(), {
@@ -19,12 +19,14 @@ export const mergeParameters = {
     description: 'The columns that rows are matched by, one each time.',
     examples: [['id']],
   }),
-  when_matched_update_all: Flag,
-  when_matched_update_all_filt: Condition,
-  when_not_matched_insert_all: Flag,
-  when_not_matched_by_source_delete: Flag,
-  when_not_matched_by_source_delete_filt: Condition,
-  use_index: Flag,
+  when_matched_update_all: flag('Rows whose key the table has replace those that are there.'),
+  when_matched_update_all_filt: condition(
+    'They do so where this SQL condition holds, of a row there as `target.age` and of one that is sent as `source.age`.',
+  ),
+  when_not_matched_insert_all: flag('Rows whose key the table does not have are added.'),
+  when_not_matched_by_source_delete: flag('Rows of the table whose keys are not sent are deleted.'),
+  when_not_matched_by_source_delete_filt: condition('They are where this SQL condition holds.'),
+  use_index: flag('`false` forbids to look keys up in an index.'),
   use_lsm: Refused,
   use_rte: Refused,
 };

@@ -85,7 +85,7 @@ function decodeForm(raw: string): string | undefined {
 }
 
 /** What `readFlag` reads, as documents say it. */
-export const Flag = Type.Optional(Type.Boolean());
+export const flag = (description: string) => Type.Optional(Type.Boolean({ description }));
 
 /** Of a parameter that is read only to refuse what it asks for: documents do not have it. */
 export const Refused = Type.Optional(Type.Never());

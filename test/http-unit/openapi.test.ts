@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { runInNewContext } from 'node:vm';
 import { guides } from '#src/http/openapi/guide.ts';
 import { notOfferedPaths } from '#src/http/routes/not-offered.ts';
 import { durationPattern } from '#src/wire/query-parameters.ts';
@@ -209,4 +210,24 @@ test('every operation that changes something takes an Idempotency-Key (P6)', asy
     ([, { parameters = [] }]) => !parameters.some(({ name }) => name === 'idempotency-key'),
   );
   assert.deepEqual(lacking.map(([, { operationId }]) => operationId).toSorted(), [...withoutKey].toSorted());
+});
+
+test('each parameter says what it does, and only those that have to be sent have values that the page fills in', async () => {
+  await using service = await startTestService();
+  for (const { operationId, parameters } of operationsOf(await getDocument(service)).values())
+    for (const { name, description, required, schema, example } of parameters) {
+      assert.ok((description ?? '') !== '', `${operationId} ${name}`);
+      assert.ok(required || example === undefined, `${operationId} ${name}`);
+      assert.equal(schema?.default, undefined, `${operationId} ${name}`);
+    }
+});
+
+test('the page asks for what it can show', async () => {
+  await using service = await startTestService();
+  const start = await (await fetch(`${service.url}/docs/start.js`)).text();
+  let options: { readonly requestInterceptor: (request: object) => object } | undefined;
+  runInNewContext(start, { SwaggerUIBundle: (given: typeof options) => (options = given) });
+  const accepts = (accept: string): object => options!.requestInterceptor({ headers: { accept } });
+  assert.deepEqual(accepts('*/*'), { headers: { accept: 'application/json' } });
+  assert.deepEqual(accepts('text/csv'), { headers: { accept: 'text/csv' } });
 });

@@ -30,7 +30,7 @@ const textExamples = examples.flatMap(({ path, operation }) =>
 /** As the page fills in the path, and the parameters that must be there. */
 function filledIn({ path, operation: { parameters } }: Example): string {
   const query = parameters.filter((each) => each.in === 'query' && each.required);
-  const filled = query.map(({ name, schema }) => `${name}=${String(schema?.examples?.[0])}`);
+  const filled = query.map(({ name, example }) => `${name}=${String(example)}`);
   const named = (_: string, name: string) => String(parameters.find((each) => each.name === name)?.example);
   const shown = path.replaceAll(/\{(\w+)\}/g, named);
   return filled.length === 0 ? shown : `${shown}?${filled.join('&')}`;

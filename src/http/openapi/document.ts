@@ -3,7 +3,7 @@ import Type, { type TProperties, type TSchema } from 'typebox';
 import { databaseHeader } from '../../endpoint/database.ts';
 import type { RouteDescription } from '../../endpoint/description.ts';
 import type { Method, Route } from '../../endpoint/route.ts';
-import { type ErrorName, errorCatalogue } from '../../kernel/errors.ts';
+import { type ErrorEntry, errorCatalogue } from '../../kernel/errors.ts';
 import { textTypes } from '../../rows/answer-form.ts';
 import { idempotencyKeyHeader } from '../../wire/identifiers.ts';
 import { timeoutHeader, timeoutParameter } from '../../wire/query-parameters.ts';
@@ -39,7 +39,9 @@ export function openApiDocument(routes: readonly Route[], basePath: string, vers
         apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
       },
       schemas: schemas.all(),
-      responses: Object.fromEntries(refusals.map((status) => [`Refusal${status}`, refusalOf(status)])),
+      responses: Object.fromEntries(
+        refusals.map(([status, titles]) => [`Refusal${status}`, refusalOf(Number(status), titles)]),
+      ),
     },
   };
 }
@@ -105,21 +107,28 @@ const pathParameters = (path: string): Json[] =>
     required: true,
     schema: { type: 'string', minLength: 1 },
     ...exampleOf(part, path),
-    ...(part === 'id' && { description: 'The parts of the identifier, with the delimiter between them.' }),
+    description:
+      part === 'index' ? 'The name of the index.' : 'The parts of the identifier, with the delimiter between them.',
   }));
 
 const queryParameters = (parameters: TProperties): Json[] =>
   Object.entries(parameters)
     .filter(([, schema]) => !Type.IsNever(schema))
-    .map(([name, schema]) => ({
-      name,
-      in: 'query',
-      required: !Type.IsOptional(schema),
-      schema: printed(schema),
-    }));
+    .map(([name, parameter]) => {
+      const { description, examples, ...schema } = printed(parameter) as Json & { readonly examples?: readonly Json[] };
+      const required = !Type.IsOptional(parameter);
+      // The page sends the examples that it shows, so only what has to be sent has one.
+      return { name, in: 'query', required, description, schema, ...(required && { example: examples?.[0] }) };
+    });
 
 const headerParameters = (takesKey: boolean): Json[] => [
-  { name: timeoutHeader, in: 'header', required: false, schema: { type: 'integer', minimum: 1, maximum: 999_999 } },
+  {
+    name: timeoutHeader,
+    in: 'header',
+    required: false,
+    description: 'As `timeout`, in milliseconds; the smaller one counts.',
+    schema: { type: 'integer', minimum: 1, maximum: 999_999 },
+  },
   {
     name: databaseHeader,
     in: 'header',
@@ -190,20 +199,21 @@ class NamedSchemas {
 }
 
 /** Any route may refuse with each of these; a path that is in the document has its methods. */
-const refusals = Object.keys(statusTitles).filter((status) => status !== '405');
+const refusals = Object.entries(statusTitles).filter(([status]) => status !== '405');
 const refusalsByStatus = Object.fromEntries(
-  refusals.map((status) => [status, { $ref: `#/components/responses/Refusal${status}` }]),
+  refusals.map(([status]) => [status, { $ref: `#/components/responses/Refusal${status}` }]),
 );
 
-function refusalOf(status: string): Json {
-  const names = Object.entries(errorCatalogue).filter(([, entry]) => String(entry.status) === status) as [
-    ErrorName,
-    { readonly code: number; readonly meaning: string },
-  ][];
-  const lines = names.map(([name, { code, meaning }]) => `${name} (${code}): ${meaning}`);
+function refusalOf(status: number, titles: Json): Json {
+  const entries = Object.entries<ErrorEntry>(errorCatalogue).filter(([, entry]) => entry.status === status);
+  const lines = entries.map(([name, { code, meaning }]) => `${name} (${code}): ${meaning}`);
+  const [example] = entries.map(([, { code, meaning }]) => ({
+    ...titles,
+    ...{ status, detail: '', instance: '/v1/table/people/query', error: meaning, code },
+  }));
   return {
     description: lines.join('\n\n'),
-    content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+    content: { [textTypes.json]: { schema: { $ref: '#/components/schemas/Error' }, example } },
   };
 }
 

@@ -88,7 +88,10 @@ const page = (basePath: string): string => `<!doctype html>
 </html>
 `;
 
-/** Without the validator, which is on a host of the library's makers. */
+/**
+ * Without the validator, which is on a host of the library's makers. The page says that it takes anything until a reader chooses a type,
+ * and would show the bytes of an Arrow file.
+ */
 const start = (basePath: string): string => `SwaggerUIBundle({
   url: '${basePath}/openapi.json',
   dom_id: '#page',
@@ -96,5 +99,9 @@ const start = (basePath: string): string => `SwaggerUIBundle({
   defaultModelsExpandDepth: 0,
   docExpansion: 'list',
   tryItOutEnabled: true,
+  requestInterceptor: (request) => {
+    if (request.headers.accept === '*/*') request.headers.accept = 'application/json';
+    return request;
+  },
 });
 `;

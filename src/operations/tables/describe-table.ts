@@ -8,7 +8,7 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import { Count, StringMap, Version } from '../../wire/json-body.ts';
-import { Flag, readFlag } from '../../wire/query-parameters.ts';
+import { flag, readFlag } from '../../wire/query-parameters.ts';
 import { findTag } from '../tags.ts';
 import type { Visible } from '../visible-page.ts';
 import { lanceSchemaJson } from './lance-schema-json.ts';
@@ -125,7 +125,7 @@ export const describeTableRoute = jsonRoute(describeTable, {
   target: tableTarget,
   action: 'DescribeTable',
   summary: 'Shows the schema, version and location of a table',
-  query: { with_table_uri: Flag },
+  query: { with_table_uri: flag('Whether the answer says where the table is as a URI.') },
   answers: DescribeAnswer,
   body: DescribeBody,
   branches: (_, branch) => [branch],

@@ -4,7 +4,7 @@ import { jsonRoute, Nothing } from '../../endpoint/json-route.ts';
 import { namespaceTarget, type RouteInput, rootTarget } from '../../endpoint/route.ts';
 import { type NamespacePath, showTable, type TableRef } from '../../kernel/ids.ts';
 import { nextPage, pageFields } from '../../wire/json-body.ts';
-import { Flag, type Page, readFlag, readPage } from '../../wire/query-parameters.ts';
+import { flag, type Page, readFlag, readPage } from '../../wire/query-parameters.ts';
 import { type Listing, type Visible, visiblePage } from '../visible-page.ts';
 
 interface ListTablesCommand {
@@ -33,7 +33,10 @@ const listTables =
 
 const TableNames = Type.Object({ tables: Type.Array(Type.String()), ...nextPage });
 
-const listingParameters = { ...pageFields, include_declared: Flag };
+const listingParameters = {
+  ...pageFields,
+  include_declared: flag('Whether names without rows and columns are listed; they are if absent.'),
+};
 
 const readListing = ({ query, access }: RouteInput<keyof typeof listingParameters>) => ({
   page: readPage(query),

@@ -8,7 +8,7 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import { requireCreated, type TableAccess } from '../../table/table-access.ts';
 import { Count, nextPage, pageFields, StringMap, Version } from '../../wire/json-body.ts';
-import { Flag, type Page, readFlag, readPage } from '../../wire/query-parameters.ts';
+import { flag, type Page, readFlag, readPage } from '../../wire/query-parameters.ts';
 import type { Listing } from '../visible-page.ts';
 
 interface ListVersionsCommand {
@@ -99,7 +99,7 @@ export const listVersionsRoute = jsonRoute(listVersions, {
   target: tableTarget,
   action: 'ListTableVersions',
   summary: 'Lists the versions of a table',
-  query: { ...pageFields, descending: Flag },
+  query: { ...pageFields, descending: flag('Whether the newest comes first.') },
   answers: Versions,
   body: ListBody,
   branches: (_, branch) => [branch],
