@@ -89,7 +89,7 @@ export const laterOn: Readonly<Record<keyof typeof kinds, number>> = {
 
 /** No caches: tables get the places of others. */
 export async function open(folder: string, branch?: string): Promise<AnyTable> {
-  const table = await (await connectNative(folder, {}, newSession(0, 0))).openTable('t', []);
+  const table = await (await connectNative(folder, {}, newSession(0, 0), true)).openTable('t', []);
   return (branch === undefined ? table : await (await table.branches()).checkout(branch)) as AnyTable;
 }
 

@@ -40,7 +40,12 @@ function move(from: string, to: string, files: readonly LiftedFile[]): void {
 /** Of one fragment for each file. */
 async function staged(folder: string, files: readonly Buffer[]): Promise<{ path: string; bytes: Buffer }> {
   const [first = Buffer.of(), ...others] = files;
-  const table = await (await connectNative(folder, {}, newSession(0, 0))).createTable('staged', first, 'create', []);
+  const table = await (await connectNative(folder, {}, newSession(0, 0), true)).createTable(
+    'staged',
+    first,
+    'create',
+    [],
+  );
   for (const each of others) await table.add(each, 'append');
   const path = join(folder, 'staged.lance');
   return { path, bytes: newestOf(path) };

@@ -21,7 +21,7 @@ const file = (id: string, text: string) =>
 
 test('a table with JSON that is none can be compacted, and its other columns written', async (t) => {
   const service = await startCheckedService((clean) => t.after(clean), { AUTO_MAINTENANCE: 'false' });
-  const native = await connectNative(service.tablesFolder, {}, newSession(0, 0));
+  const native = await connectNative(service.tablesFolder, {}, newSession(0, 0), true);
   const table = await native.createTable('j', file('a', 'no json'), 'create', []);
   for (const id of ['b', 'c', 'd']) await table.add(file(id, ''), 'append');
   table.close();

@@ -9,7 +9,7 @@ import type { ColumnView } from '../../port/column-view.ts';
 import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
-import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
+import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 import type { CompactionResult, CompactionSpec, IndexBuildScope } from '../../port/reader-work.ts';
 import {
   type LiveRows,
@@ -67,7 +67,6 @@ type RowCommit = (by: RowReplacement, version: number) => Replacing | Promise<Re
 export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #branch: BranchName | undefined;
   readonly #changeInReader: ReaderOfDataset | undefined;
-  readonly #readInReader: Surroundings['readInReader'];
   readonly #builds: DatasetBuilds;
   readonly #openNewest: Surroundings['openNewest'];
   readonly #commits: OwnCommits | undefined;
@@ -91,10 +90,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       ...hooks
     }: Surroundings = {},
   ) {
-    super(new DatasetHead(table, { folder: local?.versions, mirror, state }));
+    super(new DatasetHead(table, { folder: local?.versions, mirror, state }), readInReader);
     this.#branch = branch;
     this.#changeInReader = changeInReader;
-    this.#readInReader = readInReader;
     this.#builds = builds ?? {
       build: ({ spec }) => this.buildIndex(spec),
       compact: ({ spec }) => this.compact(spec),
@@ -138,15 +136,6 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       return counts;
     };
     return engineCall(call, run, filter);
-  }
-
-  override async *select(
-    columns: readonly Projection[],
-    where: CheckedSql | undefined,
-    limits: ChangeLimits = { timeoutMs: undefined, principal: undefined },
-  ): AsyncIterable<IpcFile> {
-    if (this.#readInReader === undefined) yield* super.select(columns, where);
-    else yield* this.#readInReader({ columns, where, rows: undefined, version: await this.version(), ...limits });
   }
 
   view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined> {

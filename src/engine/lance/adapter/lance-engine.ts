@@ -171,7 +171,7 @@ export class LanceEngine implements Engine {
     const table = await this.#openNewest(request);
     await table.checkout(version);
     const { readInReader } = this.#otherProcesses.ofBranch(location, branch);
-    return new LanceDataset(table, { readInReader });
+    return new LanceDataset(table, { readInReader, state });
   }
 
   async makeFirst(location: Location, proposed: ProposedManifest, limits: ChangeLimits): Promise<boolean> {
@@ -204,7 +204,7 @@ export class LanceEngine implements Engine {
     const name = randomUUID();
     const folder = join(this.#options.scratchFolder, name);
     await mkdir(folder, { recursive: true });
-    const connection = await connectNative(folder, {}, this.#session);
+    const connection = await this.#connect(folder, {});
     return {
       create: (table, file) =>
         engineCall('create', async () => {
@@ -377,8 +377,8 @@ export class LanceEngine implements Engine {
   }
 
   /** A connection is a URI and a session: opening one costs under a millisecond and nothing stays open. */
-  #connect(folderUri: string): Promise<NativeConnection> {
-    return connectNative(folderUri, this.#options.rootOptions, this.#session);
+  #connect(folderUri: string, options = this.#options.rootOptions): Promise<NativeConnection> {
+    return connectNative(folderUri, options, this.#session, this.#options.readerChanges === undefined);
   }
 }
 

@@ -1,6 +1,7 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
@@ -20,16 +21,18 @@ import {
 import { engineCall } from '../native/translate-errors.ts';
 import { versionFault } from '../native/version-fault.ts';
 import { statisticsOf } from './engine-upkeep.ts';
+import type { Surroundings } from './surroundings.ts';
 
 /** What can be read of an open native table, at the version where its head stands. */
 export class LanceSnapshot implements Snapshot {
-  readonly lineage: symbol;
+  readonly lineage = Symbol('dataset');
   protected readonly head: DatasetHead;
+  readonly #readInReader: Surroundings['readInReader'];
   #sizes: (TableSizes & { readonly version: number }) | undefined;
 
-  constructor(head: DatasetHead, lineage = Symbol('dataset')) {
+  constructor(head: DatasetHead, readInReader?: Surroundings['readInReader']) {
     this.head = head;
-    this.lineage = lineage;
+    this.#readInReader = readInReader;
   }
 
   version(): Promise<number> {
@@ -51,10 +54,19 @@ export class LanceSnapshot implements Snapshot {
     });
   }
 
-  select(columns: readonly Projection[], where: CheckedSql | undefined): AsyncIterable<IpcFile> {
-    return resultsOf(async () => queryOf(await this.head.table(), where), columns);
+  async *select(
+    columns: readonly Projection[],
+    where: CheckedSql | undefined,
+    limits: ChangeLimits = { timeoutMs: undefined, principal: undefined },
+  ): AsyncIterable<IpcFile> {
+    if (this.#readInReader === undefined) {
+      yield* resultsOf(async () => queryOf(await this.head.table(), where), columns);
+      return;
+    }
+    yield* this.#readInReader({ columns, where, rows: undefined, version: await this.version(), ...limits });
   }
 
+  /** Rows with identifiers of their own are found by a condition. */
   take(rows: readonly RowAddressSql[], columns?: readonly Projection[]): AsyncIterable<IpcFile> {
     if (this.head.hasRowIds) return this.select(columns ?? [], addressesAmong(rows));
     return resultsOf(async () => (await this.head.table()).takeRowIds(rows.map(BigInt)), columns);

@@ -160,7 +160,7 @@ export class StagingFolder {
     if (this.#taking === 'by copying') makeOwnFolder(this.#path);
     else mkdirSync(this.#path, { recursive: true });
     // What is staged is never read, so nothing of it is to be kept.
-    this.#connection ??= connectNative(this.#path, this.#storageOptions, newSession(0, 0));
+    this.#connection ??= connectNative(this.#path, this.#storageOptions, newSession(0, 0), true);
     return this.#connection;
   }
 

@@ -165,21 +165,51 @@ export function requireTemporaryFolder(): void {
 
 /**
  * `session` holds the index and metadata caches, shared by all connections and bounded (P7). A table is opened with the options, too: the
- * engine reaches files under its base paths with those of the table alone.
+ * engine reaches files under its base paths with those of the table alone. Only tables of a worker compute.
  */
 export async function connectNative(
   uri: string,
   storageOptions: Readonly<Record<string, string>>,
   session: Session,
+  isForWorker: boolean,
 ): Promise<NativeConnection> {
   const connection = await connect(uri, { storageOptions: { ...storageOptions }, session });
   const { inner } = connection as unknown as { inner: NativeConnection };
+  const limited = (table: NativeTable) => (isForWorker ? table : withoutComputing(table));
   return {
-    createTable: (...args) => inner.createTable(...args),
-    openTable: (name, namespace) => inner.openTable(name, namespace, { ...storageOptions }),
+    createTable: async (...args) => limited(await inner.createTable(...args)),
+    openTable: async (name, namespace) => limited(await inner.openTable(name, namespace, { ...storageOptions })),
     dropTable: (...args) => inner.dropTable(...args),
     close: () => inner.close(),
   };
+}
+
+/** What computes. */
+const computing = [
+  ...(['update', 'delete', 'mergeInsert', 'query', 'takeOffsets', 'createIndex', 'optimize'] as const),
+  ...(['addColumns', 'addColumnsWithSchema', 'alterColumns', 'dropColumns', 'updateFieldMetadata'] as const),
+  'dropIndex',
+] as const satisfies readonly (keyof NativeTable)[];
+
+/** As the service's own process has it: it encodes rows, takes them by address and reads metadata, and throws where it would compute (P12). */
+function withoutComputing(table: NativeTable): NativeTable {
+  const refuse = (name: string) => () => {
+    throw new Error(`${name} in a process that is no worker`);
+  };
+  const countRows = table.countRows.bind(table);
+  const branches = table.branches.bind(table);
+  return Object.assign(table, {
+    ...Object.fromEntries(computing.map((name) => [name, refuse(name)])),
+    countRows: (filter?: CheckedSql) => (filter === undefined ? countRows() : refuse('countRows')()),
+    branches: async () => branchesWithoutComputing(await branches()),
+  });
+}
+
+function branchesWithoutComputing(branches: NativeBranches): NativeBranches {
+  const checkout = branches.checkout.bind(branches);
+  return Object.assign(branches, {
+    checkout: async (name: string, version?: number) => withoutComputing(await checkout(name, version)),
+  });
 }
 
 /** The engine's default of 1,024 makes a file of every handful of rows; with a million the thread is held for long. */
