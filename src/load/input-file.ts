@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';
 import { Readable } from 'node:stream';
-import { createGunzip } from 'node:zlib';
+import { createGunzip, createZstdDecompress } from 'node:zlib';
 import { magicAtEnd } from '../arrow/format/message.ts';
 import { invalidInput } from '../kernel/errors.ts';
 
@@ -120,7 +120,7 @@ class Input implements InputFile {
     input.format = source.format ?? formatOf(head, source.name);
     const isText = input.format !== 'arrow' && input.format !== 'parquet';
     if (input.#isPacked && source.path !== undefined && !isText)
-      throw invalidInput('it is gzipped, which only files of text may be: unpack it first');
+      throw invalidInput('it is packed as a whole, which only files of text may be: unpack it first');
     return input;
   }
 
@@ -168,24 +168,25 @@ class Input implements InputFile {
     }
   }
 
-  /** gzip is known by its first two bytes. */
+  /** By gzip or zstd, which are known by how they begin. */
   async *#unpacked(source: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
     const first = await source.next();
     if (first.done) return;
     const all = following(first.value, source);
-    if (first.value[0] !== 0x1f || first.value[1] !== 0x8b) {
+    const packing = packings.find(({ begins }) => begins.equals(first.value.subarray(0, begins.length)));
+    if (packing === undefined) {
       yield* all;
       return;
     }
     this.#isPacked = true;
-    const unpacked = createGunzip();
+    const unpacked = packing.unpack();
     Readable.from(all)
       .on('error', (error) => unpacked.destroy(error))
       .pipe(unpacked);
     try {
       yield* unpacked as AsyncIterable<Uint8Array>;
     } catch (cause) {
-      throw invalidInput(`it cannot be unpacked by gzip after ${this.bytesRead} bytes`, cause);
+      throw invalidInput(`it cannot be unpacked by ${packing.name} after ${this.bytesRead} bytes`, cause);
     }
   }
 }
@@ -195,7 +196,12 @@ async function* following(first: Uint8Array, rest: AsyncIterable<Uint8Array>): A
   yield* rest;
 }
 
-const extensionOf = (name: string): string => extname(name.replace(/\.gz$/i, '')).toLowerCase();
+const packings = [
+  { name: 'gzip', begins: Buffer.from([0x1f, 0x8b]), unpack: createGunzip },
+  { name: 'zstd', begins: Buffer.from([0x28, 0xb5, 0x2f, 0xfd]), unpack: createZstdDecompress },
+];
+
+const extensionOf = (name: string): string => extname(name.replace(/\.(gz|zst)$/i, '')).toLowerCase();
 
 const formatsByExtension: Readonly<Record<string, InputFormat>> = {
   '.json': 'json',
@@ -212,9 +218,8 @@ const formatsByExtension: Readonly<Record<string, InputFormat>> = {
 /** How files begin that people take for tables. */
 const otherFiles = [
   { begins: 'PK\u0003\u0004', what: 'a ZIP archive, as workbooks of spreadsheets are' },
-  { begins: '\u0028\u00b5\u002f\u00fd', what: 'compressed with zstd, and gzip alone is read' },
-  { begins: 'BZh', what: 'compressed with bzip2, and gzip alone is read' },
-  { begins: '\u00fd7zXZ', what: 'compressed with xz, and gzip alone is read' },
+  { begins: 'BZh', what: 'compressed with bzip2, and gzip and zstd alone are read' },
+  { begins: '\u00fd7zXZ', what: 'compressed with xz, and gzip and zstd alone are read' },
   { begins: 'SQLite format 3', what: 'a database of SQLite' },
   { begins: 'Obj\u0001', what: 'Avro' },
   { begins: 'ORC', what: 'ORC' },

@@ -189,7 +189,7 @@ describe('tables that a load makes', () => {
       ['a.arrow', '[{"id":1}]', /its name ends in \.arrow, but .* looks like json: with --format json/],
       ['a.feather', '', /its name ends in \.feather, but .* is empty/],
       ['a.csv', 'PK\u0003\u0004\0\0', /it is a ZIP archive, as workbooks of spreadsheets are/],
-      ['a.arrow.gz', gzipSync(arrow), /it is gzipped, which only files of text may be: unpack it first/],
+      ['a.arrow.gz', gzipSync(arrow), /it is packed as a whole, which only files of text may be: unpack it first/],
       ['b.csv', 'i\0d\0,\0', /it is no text/],
     ] as const) {
       const { code, stderr } = await run(['load', 'named', file(name, content), '--append']);

@@ -151,6 +151,17 @@ describe('rows as text', () => {
     assert.equal((await rowsIn(table)).length, 1);
   });
 
+  test('a first column without a name, as pandas and R write it, is c1', async () => {
+    const table = newName();
+    succeeded(await send(`${table}/create`, 'csv', ',name\n0,Ada\n1,Grace\n'));
+    succeeded(await send(`${table}/insert`, 'csv', '"","name"\n"2","Barbara"\n'));
+    assert.deepEqual((await rowsIn(table)).map(({ c1, name }) => `${c1} ${name}`).sort(), [
+      '0 Ada',
+      '1 Grace',
+      '2 Barbara',
+    ]);
+  });
+
   test('CSV without a line of names has the columns of the table, in its order, and of a new one c1, c2 and so on', async () => {
     const table = newName();
     const absent = { 'content-type': 'text/csv; header=absent' };

@@ -65,7 +65,7 @@ export const loadCommand: Command = {
   name: 'load',
   positionals: 'TABLE FILE…',
   summary:
-    'Loads files of CSV, JSON, newline-delimited JSON, Arrow or Parquet, the text also gzipped, into a table, which it makes where there is none. FILE may be `-` or a pattern. Run again after a break, it goes on where it stopped.',
+    'Loads files of CSV, JSON, newline-delimited JSON, Arrow or Parquet, the text also packed by gzip or zstd, into a table, which it makes where there is none. FILE may be `-` or a pattern. Run again after a break, it goes on where it stopped.',
   options: [...Object.values(loadOptions), ...serviceFlags],
 
   async run(args, context) {

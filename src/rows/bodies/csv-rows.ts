@@ -142,7 +142,8 @@ const faults: Readonly<Record<string, string>> = {
 
 function namesIn(cells: Cells, delimiter: string): readonly string[] {
   if (cells.includes(notText)) throw invalidInput('the first line: the text is not UTF-8');
-  const names = cells.map((name) => String(name ?? ''));
+  // pandas and R number the rows in a first column without a name: it is called as in CSV without a header.
+  const names = cells.map((name, i) => String(name ?? '') || (i === 0 && cells.length > 1 ? 'c1' : ''));
   if (names.length === 1 && delimiter === ',' && /[;\t]/.test(names.join()))
     throw invalidInput(
       'the first line has semicolons or tabs and no comma; cells are separated by commas, or by what load gets as --delimiter',

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { gzipSync } from 'node:zlib';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { formatOf, openInput } from '#src/load/input-file.ts';
 import { Progress } from '#src/load/progress.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -22,17 +22,19 @@ test('a format is what the file begins with, and else what its name ends with', 
     ['a,b\n1,2', 'a', 'csv'],
     ['[a],b\n1,2', 'a.csv', 'csv'],
     ['{a},b\n1,2', 'a.CSV.gz', 'csv'],
+    ['{a}\tb\n1\t2', 'a.tsv.zst', 'csv'],
     ['x', 'a.json', 'ndjson'],
   ] as const)
     assert.equal(formatOf(Buffer.from(head, 'latin1'), name), format, head);
 });
 
-test('pieces are as long as each other, also of a gzipped file', async (t) => {
+test('pieces are as long as each other, also of a packed file', async (t) => {
   const folder = temporaryFolder((clean) => t.after(clean));
   const text = Buffer.from('x'.repeat(200_000));
   for (const [name, bytes] of [
     ['plain', text],
     ['packed.gz', gzipSync(text)],
+    ['packed.zst', zstdCompressSync(text)],
   ] as const) {
     writeFileSync(join(folder, name), bytes);
     await using input = await openInput({ name, path: join(folder, name), stdin: nothing(), format: undefined });
