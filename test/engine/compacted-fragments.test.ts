@@ -97,6 +97,30 @@ describe('chosen fragments are compacted (P8)', () => {
     assert.equal(numUpdatedRows, 40);
   });
 
+  test('an index follows rows with ids where it covered all that were moved together', async (t) => {
+    const { dataset, engine } = await grownTable(t, { new_table_enable_stable_row_ids: 'true' });
+    await createIndex(dataset, 'id');
+    const writer = await engine.open({ location });
+    await move(dataset, [0, 1, 2, 3, 4], () => writer.merge(upsert, keyed(1_010, 5, 'meanwhile'), undefined));
+    const covered = async () => (await dataset.layout()).indexes.map(({ unindexedRows }) => unindexedRows);
+    assert.deepEqual(await covered(), [5]);
+    await move(dataset, [6, 7]);
+    assert.deepEqual(await covered(), [1_030], 'one of them it did not cover');
+    for (const [from, text] of [
+      [1_010, 'meanwhile'],
+      [1_015, 'later'],
+      [994, 'first'],
+      [995, 'updated'],
+    ] as const) {
+      const columns = [{ name: 'text', expression: 'text' }];
+      const files = await Array.fromAsync(dataset.select(columns, ownSql(`id = ${from}`)));
+      assert.deepEqual(
+        files.flatMap((file) => rowsOf(file)),
+        [{ text: `${text} ${from}` }],
+      );
+    }
+  });
+
   test('merges through the index find the rows that moved, those that were in it too (P2, P4)', async (t) => {
     const { dataset } = await grownTable(t);
     await createIndex(dataset, 'id');

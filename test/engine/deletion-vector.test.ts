@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { DeletionVector } from '#src/lance-format/deletion/deletion-vector.ts';
-import { valuesOfBitmap } from '#src/lance-format/deletion/roaring.ts';
+import { valuesOfBitmap } from '#src/lance-format/roaring.ts';
 import { Random } from '#test/model/random.ts';
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);

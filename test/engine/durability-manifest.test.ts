@@ -3,7 +3,6 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect, Index, type Table } from '@lancedb/lancedb';
-import { bytesOfBitmap } from '#src/lance-format/deletion/roaring.ts';
 import {
   indexFolders,
   listVersions,
@@ -14,6 +13,7 @@ import {
 } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { MalformedFile, WireReader } from '#src/lance-format/protobuf.ts';
+import { bytesOfBitmap } from '#src/lance-format/roaring.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { Random } from '#test/model/random.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { bitmapOf, bitsSet, bytesOfBitmap, valuesOfBitmap } from '#src/lance-format/deletion/roaring.ts';
+import { bitmapOf, bitsSet, bytesOfBitmap, valuesOfBitmap } from '#src/lance-format/roaring.ts';
 
 const u16 = (...values: number[]): Buffer => Buffer.from(Uint16Array.from(values).buffer);
 const u32 = (...values: number[]): Buffer => Buffer.from(Uint32Array.from(values).buffer);

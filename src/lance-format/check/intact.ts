@@ -7,9 +7,9 @@
  * asked for only of rows that are not acknowledged, and the doubt costs nothing but a retry.
  */
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
-import { bytesOfBitmap } from '../deletion/roaring.ts';
 import type { StoredFile } from '../manifest/manifest-files.ts';
 import { lanceMagic, type Manifest } from '../manifest/parse-manifest.ts';
+import { bytesOfBitmap } from '../roaring.ts';
 
 /** File systems write back whole pages. */
 const pageBytes = 4096;

@@ -1,4 +1,4 @@
-import { bitmapOf, bitsSet, type ChunkValues } from './roaring.ts';
+import { bitmapOf, bitsSet, type ChunkValues } from '../roaring.ts';
 
 const rowsPerChunk = 2 ** 16;
 /** A block, 256 rows, is counted in advance; that leaves fewer than these to count for one row. */

@@ -23,6 +23,7 @@ import {
   update,
 } from '../messages.ts';
 import { type Decoded, decode, edit, editEach, encode, fieldOtherThan, fieldsIn, MalformedFile } from '../protobuf.ts';
+import { followingRows } from './index-coverage.ts';
 import { fragmentId, indexesIn, manifestFileOf, nameOfIndex, sectionsOf } from './parse-manifest.ts';
 import { identified, type RowPlace, rowIdsFlag } from './row-identity.ts';
 
@@ -128,9 +129,7 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const before = requireReplaceable(message, indexes);
   const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
   const fieldIds = fieldIdsOf(before, staged);
-  if (groups !== undefined && staged.hasRowIds !== before.hasRowIds) throw new NotReplaceable('rows moved without ids');
-  // Rows that only move have the columns of the table itself.
-  if (groups !== undefined && fieldIds !== undefined) throw new NotReplaceable('the table has other columns now');
+  if (groups !== undefined) requireMoved(before, staged, fieldIds);
   if (groups === undefined && !isAppend && hasPrimaryKey(before)) {
     throw new NotReplaceable('the table lists its new keys for other writers');
   }
@@ -157,8 +156,16 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
     nextRowId,
   };
   const from = { message, readVersion, like: current };
-  const next = versionAfter(from, changes, { indexes, transaction: recorded }, replacement);
+  const moved = before.hasRowIds ? placesOf(groups, added) : [];
+  const parts = { indexes: followingRows(moved, indexes), transaction: recorded };
+  const next = versionAfter(from, changes, parts, replacement);
   return { ...next, fragments: added.map(({ id, rows }) => ({ id, rows })) };
+}
+
+/** Rows that only move have the columns of the table itself, and their ids. */
+function requireMoved(before: Replaceable, staged: Replaceable, fieldIds: FieldIds): void {
+  if (staged.hasRowIds !== before.hasRowIds) throw new NotReplaceable('the rows moved without their ids');
+  if (fieldIds !== undefined) throw new NotReplaceable('the table has other columns now');
 }
 
 /** No fragment of this version, or of one before it, has this id or a larger one. */
@@ -241,6 +248,12 @@ function updatedFragments(
 }
 
 const deletionsOf = (file: DeletionFile): Buffer => encode(deletionFile, { isBitmap: true, ...file });
+
+const placesOf = (groups: readonly MovedGroup[] = [], added: readonly AddedFragment[]) =>
+  groups.map(({ before, after }) => {
+    const staged = new Set(after.map(({ id }) => id));
+    return { before, after: added.filter(({ stagedId }) => staged.has(stagedId)).map(({ id }) => id) };
+  });
 
 /** A transaction does not say which ids new fragments get. */
 const withoutId = ({ bytes }: StoredBytes): Buffer => edit(fragment, bytes, { id: undefined });

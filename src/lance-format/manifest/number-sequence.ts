@@ -3,8 +3,10 @@
  * a bit for each number, or a list. A sequence may be damaged, or written to do harm: it takes no more memory than its bytes, and what
  * does not add up is `MalformedFile`.
  */
+
 import { numberArray, numberArrays, rangeSegment, rowIdSequence, segment } from '../messages.ts';
 import { type Decoded, decode, encode, MalformedFile } from '../protobuf.ts';
+import { bitsSet } from '../roaring.ts';
 
 /** Numbers one after the other, in a part of a sequence. */
 export interface NumberSegment {
@@ -94,7 +96,7 @@ function readRangeWithBitmap({ start = 0, end = 0, rest = Buffer.of() }: Decoded
   let count = 0;
   for (const [at, byte] of rest.entries()) {
     if (at % bytesPerCount === 0) countsBefore.push(count);
-    count += bitsIn(byte);
+    count += bitsSet(byte);
   }
   if (range.count % 8 !== 0 && (rest.at(-1) ?? 0) >> (range.count % 8) !== 0)
     throw new MalformedFile('a bitmap with bits past its range');
@@ -108,12 +110,6 @@ function readRangeWithBitmap({ start = 0, end = 0, rest = Buffer.of() }: Decoded
     }
   };
   return { ...range, count, at };
-}
-
-function bitsIn(byte: number): number {
-  const ofTwo = byte - ((byte >> 1) & 0x55);
-  const ofFour = (ofTwo & 0x33) + ((ofTwo >> 2) & 0x33);
-  return (ofFour + (ofFour >> 4)) & 0x0f;
 }
 
 function readArray(encoded: Uint8Array): NumberSegment {

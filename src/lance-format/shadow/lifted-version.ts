@@ -2,7 +2,7 @@
  * Versions of a dataset that are made of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
  * the transaction, as the engine would have written them for the original, and the files to move.
  */
-import { bitmapOfValues, valuesOfBitmap } from '../deletion/roaring.ts';
+import { notCovering } from '../manifest/index-coverage.ts';
 import {
   basePathsFlag,
   deletionFilesFlag,
@@ -147,7 +147,7 @@ export const builtSegments = (shadow: Buffer, name: string): readonly Uint8Array
  */
 export function indexVersion(
   head: Buffer,
-  { shadow, name, builtFrom, hints = {}, changed }: BuiltIndex,
+  { shadow, name, builtFrom, hints = {}, changed = new Set() }: BuiltIndex,
   identity: VersionIdentity,
 ): LiftedVersion {
   const { message, indexes } = sectionsOf(head);
@@ -155,7 +155,7 @@ export function indexVersion(
   const built = builtSegments(shadow, name);
   if (built.length === 0) throw new MalformedFile(`no index ${name}`);
   const segments = built.map((each) =>
-    withHints(without(changed, edit(index, each, { datasetVersion: builtFrom })), hints),
+    withHints(notCovering(changed, edit(index, each, { datasetVersion: builtFrom })), hints),
   );
   const { removed = [], kept = [] } = Object.groupBy(indexesIn(indexes), (each) =>
     nameOfIndex(each) === name ? 'removed' : 'kept',
@@ -167,13 +167,6 @@ export function indexVersion(
   };
   const version = versionAfter({ message, readVersion, like: head }, {}, sections, identity);
   return { ...version, files: segments.flatMap(indexFolders) };
-}
-
-function without(changed: ReadonlySet<number> = new Set(), encoded: Uint8Array): Uint8Array {
-  const { coverage } = decode(index, encoded, ['coverage']);
-  if (changed.size === 0 || coverage === undefined) return encoded;
-  const covered = [...valuesOfBitmap(Buffer.from(coverage))].filter((id) => !changed.has(id));
-  return edit(index, encoded, { coverage: bitmapOfValues(covered) });
 }
 
 /** Of a vector index, also those that the engine wrote. */

@@ -7,7 +7,7 @@
  *
  * An estimate from sizes in the manifest: an error costs time, and little where both ways take nearly the same.
  */
-import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
+
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type Manifest,
@@ -16,6 +16,7 @@ import {
   sectionsOf,
 } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
+import { valuesOfBitmap } from '../../../lance-format/roaring.ts';
 import type { ChangeStep } from '../../port/change.ts';
 import type { MergeSpec } from '../../port/merge-spec.ts';
 

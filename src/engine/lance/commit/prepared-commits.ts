@@ -215,7 +215,7 @@ export async function prepareCompaction(
  * deleted in the new fragments, too: compaction keeps the order of rows, so it is known which row is which.
  *
  * The commit reads the deletion vectors of as many fragments as there are. Indexes do not cover the moved rows until they are
- * rebuilt.
+ * rebuilt, unless the rows have ids (`followingRows`).
  */
 class CompactedFragments implements Preparation {
   readonly #parts: PreparationParts;

@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
 import { readKeys } from '../../../keys/key-columns.ts';
-import { valuesOfBitmap } from '../../../lance-format/deletion/roaring.ts';
 import { deletionsPath } from '../../../lance-format/manifest/manifest-files.ts';
 import type { DeletionFile } from '../../../lance-format/manifest/next-manifest.ts';
 import type { Manifest, StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
+import { valuesOfBitmap } from '../../../lance-format/roaring.ts';
 
 /**
  * The offsets of a fragment's deleted rows, in any order. Synchronous: the file was just written or is about to be used, so it is

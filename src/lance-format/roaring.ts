@@ -2,7 +2,7 @@
  * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), in which Lance keeps deletion vectors with many rows:
  * their size, which no manifest gives, their values, and the bytes of new ones.
  */
-import { MalformedFile } from '../protobuf.ts';
+import { MalformedFile } from './protobuf.ts';
 
 /** Containers of up to this many values are lists of 2 bytes each; larger ones are bitmaps. */
 const maxListed = 4096;
