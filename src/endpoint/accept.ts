@@ -18,6 +18,7 @@ const vectorTexts: readonly VectorText[] = ['omit', 'preview', 'full'];
 export const answerParameters = {
   vectors: Type.Optional(
     Type.Enum([...vectorTexts], {
+      type: 'string',
       description: 'What a text has of vectors: nothing, their first values, or all, as if absent.',
     }),
   ),

@@ -218,7 +218,8 @@ test('each parameter says what it does, and only those that have to be sent have
     for (const { name, description, required, schema, example } of parameters) {
       assert.ok((description ?? '') !== '', `${operationId} ${name}`);
       assert.ok(required || example === undefined, `${operationId} ${name}`);
-      assert.equal(schema?.default, undefined, `${operationId} ${name}`);
+      assert.ok(schema?.type !== undefined, `${operationId} ${name}`);
+      assert.equal(schema.default, undefined, `${operationId} ${name}`);
     }
 });
 
