@@ -74,7 +74,7 @@ const roomRules = rooms.map((room) => ({
 const orderOfSubRooms = {
   'lance-format': ['manifest', 'transaction', 'deletion', 'check', 'shadow'],
   engine: ['port', 'lance'],
-  'engine/lance': ['native', 'store', 'live-rows', 'head', 'durability', 'commit', 'shadow', 'adapter'],
+  'engine/lance': ['native', 'store', 'live-rows', 'head', 'durability', 'commit', 'storage', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite', 'postgres'],
   operations: ['indexes', 'tables', 'rows', 'columns', 'transact'],

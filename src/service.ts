@@ -16,9 +16,7 @@ import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memo
 import type { Config } from './config/settings.ts';
 import { Databases } from './endpoint/database.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
-import { hasScheme } from './engine/lance/adapter/storage-root.ts';
 import { openStore } from './engine/lance/store/open-store.ts';
-import { StoreUnusable } from './engine/lance/store/store-unusable.ts';
 import type { Builds, ReaderChanges } from './engine/port/reader-work.ts';
 import { CertificateFiles, readCa } from './http/certificate-files.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
@@ -311,7 +309,6 @@ async function openEngine(start: Start, state: StoredState, readerChanges: Reade
   const memoryFolder = makeMemoryFolder(folder.root);
   if (memoryFolder !== undefined) opened.defer(() => removeMemoryFolder(memoryFolder));
   const store = await openStore(config.storageRoot, config.storageOptions);
-  if (config.managedVersioning && store === undefined && hasScheme(config.storageRoot)) throw notManaged(config);
   const engine = new LanceEngine({
     root: config.storageRoot,
     rootOptions: config.storageOptions,
@@ -337,9 +334,6 @@ function haveOwnTemporaryFolder({ folder, environment, useTemporaryFolder, opene
   opened.defer(() => removeProcessFolder(path));
   useTemporaryFolder(path);
 }
-
-const notManaged = ({ storageRoot }: Config): StoreUnusable =>
-  new StoreUnusable(`${storageRoot} cannot be used with --managed-versioning: the engine makes every commit there`);
 
 function bodyMemory({ config, logger, clock, metrics, serviceMemory, opened }: Start): BodyMemory {
   const { memoryLimitBytes, bodyMemoryBytes } = config;

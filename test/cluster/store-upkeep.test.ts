@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { after, describe, test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { removalsAtOnce } from '#src/engine/lance/durability/confirmed-removals.ts';
-import { numberTakenMs } from '#src/engine/lance/durability/prune-store.ts';
+import { numberTakenMs } from '#src/engine/lance/durability/prune-versions.ts';
 import { knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
 import { openStore, type StorePlace } from '#src/engine/lance/store/open-store.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import { StoreCommits } from '#src/engine/lance/commit/store-commits.ts';
 import { clearStoredBranch } from '#src/engine/lance/durability/stored-branch.ts';
+import { StoreCommits } from '#src/engine/lance/storage/store-commits.ts';
 import { knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
 import type { BranchName } from '#src/kernel/ids.ts';
 import { fenceVersion } from '#src/lance-format/manifest/fence-version.ts';

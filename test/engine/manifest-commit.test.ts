@@ -7,17 +7,18 @@ import { describe, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
 import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
-import { FolderFiles } from '#src/engine/lance/commit/branch-files.ts';
 import { ManifestCommit } from '#src/engine/lance/commit/manifest-commit.ts';
 import { Proposals } from '#src/engine/lance/commit/proposals.ts';
 import { Staging } from '#src/engine/lance/commit/staging.ts';
-import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
+import { pruneVersions } from '#src/engine/lance/durability/prune-versions.ts';
 import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { readWholeVersion } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { BucketFolder } from '#test/fixtures/folder-store.ts';
+import { prunedBranch } from '#test/fixtures/pruned-branch.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -39,23 +40,21 @@ describe('a version that is a manifest alone', () => {
       ...{ folder: datasetPath, inRemoval, commits: new FolderCommits(datasetPath), fresh },
       readWhole: (version) => readWholeVersion(datasetPath, version),
       proposals: new Proposals({
-        ...{ branch: undefined, objectPath: datasetPath, files: new FolderFiles(datasetPath) },
+        ...{ branch: undefined, objectPath: datasetPath, store: new BucketFolder(datasetPath), prefix: '' },
         older: () => undefined,
         ...{ uri: datasetPath, staging: new Staging(datasetPath), tryVersion: undefined },
       }),
     });
     const restore = (version: number, head: number) => commit.commit(head, { kind: 'restore', version });
     let removals = 0;
-    const remove = async (path: string): Promise<number> => {
+    const branch = prunedBranch(datasetPath, async () => {
       removals += 1;
       await assert.rejects(restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
-      return removePath(path);
-    };
-    const pruning = {
-      ...{ datasetPath, branch: undefined, tagged: new Set<number>(), parents: new Set<number>() },
+    });
+    await pruneVersions(branch, {
+      ...{ tagged: new Set<number>(), parents: new Set<number>() },
       ...{ supersededBeforeMs: Date.now() + 3_600_000, keptFromVersion: newest - 1, inRemoval },
-    };
-    await pruneVersions(pruning, remove);
+    });
     assert.ok(removals > 0);
     assert.equal(inRemoval.has(join(datasetPath, '_versions'), newest - 2), false);
     await assert.rejects(restore(newest - 2, newest), { kind: 'TableVersionNotFound' });

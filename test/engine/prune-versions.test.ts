@@ -6,7 +6,8 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
 import { removalsAtOnce } from '#src/engine/lance/durability/confirmed-removals.ts';
-import { pruneVersions, removePath } from '#src/engine/lance/durability/prune-versions.ts';
+import { pruneVersions } from '#src/engine/lance/durability/prune-versions.ts';
+import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
@@ -14,6 +15,7 @@ import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { prunedBranch } from '#test/fixtures/pruned-branch.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -23,6 +25,11 @@ const rows = (from: number, count: number) =>
   ipcFile(tableFromArrays({ id: Int32Array.from({ length: count }, (_, i) => from + i) }));
 
 const future = Date.now() + 3_600_000;
+
+const nothingNamed = () => ({
+  ...{ tagged: new Set<number>(), parents: new Set<number>(), inRemoval: new VersionsInRemoval() },
+  supersededBeforeMs: future,
+});
 
 interface Old {
   readonly folder: string;
@@ -72,13 +79,11 @@ describe('removing old versions without room to write (P8)', () => {
       if (++asked > 1) throw new LancegateError('WriterMoved', 'moved');
     };
     let removed = 0;
-    const remove = (path: string) => {
+    const branch = prunedBranch(datasetPath, () => {
       removed += 1;
-      return removePath(path);
-    };
-    const branch = { datasetPath, branch: undefined, tagged: new Set<number>(), parents: new Set<number>() };
-    const request = { supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm };
-    await assert.rejects(pruneVersions({ ...branch, ...request }, remove), { kind: 'WriterMoved' });
+    });
+    const request = { ...nothingNamed(), keptFromVersion: await dataset.version(), confirm };
+    await assert.rejects(pruneVersions(branch, request), { kind: 'WriterMoved' });
     assert.deepEqual([asked, removed], [2, removalsAtOnce]);
   });
 
@@ -168,12 +173,12 @@ describe('removing old versions without room to write (P8)', () => {
   test('removes nothing while a manifest cannot be read', async (t) => {
     const { datasetPath, dataset } = await oldTable(t);
     await dataset.createBranch(branch, { branch: undefined, version: 6 });
-    const versions = join(datasetPath, 'tree', branch, '_versions');
+    const versions = join(datasetPath, '_versions');
     const manifest = readdirSync(versions).find((name) => name.endsWith('.manifest')) ?? '';
     writeFileSync(join(versions, manifest), '');
     const before = filesIn(datasetPath);
-    const request = { datasetPath, branch: undefined, tagged: new Set<number>(), parents: new Set<number>() };
-    await assert.rejects(pruneVersions({ ...request, supersededBeforeMs: future, keptFromVersion: 10 }));
+    const request = { ...nothingNamed(), keptFromVersion: 10 };
+    await assert.rejects(pruneVersions(prunedBranch(datasetPath), request));
     assert.deepEqual(filesIn(datasetPath), before);
   });
 
@@ -183,17 +188,8 @@ describe('removing old versions without room to write (P8)', () => {
     await (await dataset.prepareCompaction(fragments.flatMap(({ id }) => id ?? [])))?.commit();
     await dataset.refresh();
     const asked: string[] = [];
-    const remove = async (path: string): Promise<number> => {
-      asked.push(path);
-      return removePath(path);
-    };
-    const all = {
-      branch: undefined,
-      tagged: new Set<number>(),
-      parents: new Set<number>(),
-      supersededBeforeMs: future,
-    };
-    await pruneVersions({ ...all, datasetPath, keptFromVersion: await dataset.version() }, remove);
+    const branch = prunedBranch(datasetPath, (path) => asked.push(path));
+    await pruneVersions(branch, { ...nothingNamed(), keptFromVersion: await dataset.version() });
     assert.ok(asked.length > 9);
     assert.equal(new Set(asked).size, asked.length);
   });
@@ -203,30 +199,23 @@ describe('removing old versions without room to write (P8)', () => {
     const newest = await dataset.version();
     const complete = join(folder, 'complete');
     cpSync(datasetPath, complete, { recursive: true });
-    const request = {
-      branch: undefined,
-      tagged: new Set<number>(),
-      parents: new Set<number>(),
-      supersededBeforeMs: future,
-      keptFromVersion: newest,
-    };
-    await pruneVersions({ ...request, datasetPath });
+    const request = { ...nothingNamed(), keptFromVersion: newest };
+    await pruneVersions(prunedBranch(datasetPath), request);
     const wanted = filesIn(datasetPath);
     for (let crashAt = 0, isOver = false; !isOver; crashAt += 3) {
       rmSync(datasetPath, { recursive: true });
       cpSync(complete, datasetPath, { recursive: true });
       let removals = 0;
-      const remove = async (path: string): Promise<number> => {
+      const branch = prunedBranch(datasetPath, () => {
         if (removals++ === crashAt) throw new Error('the process is killed here');
-        return removePath(path);
-      };
-      isOver = await pruneVersions({ ...request, datasetPath }, remove).then(
+      });
+      isOver = await pruneVersions(branch, request).then(
         () => true,
         () => false,
       );
       const { length } = await (await (await connect(folder)).openTable('t')).query().toArray();
       assert.equal(length, 180, `${crashAt}`);
-      await pruneVersions({ ...request, datasetPath });
+      await pruneVersions(prunedBranch(datasetPath), request);
       assert.deepEqual(filesIn(datasetPath), wanted, `${crashAt}`);
     }
   });

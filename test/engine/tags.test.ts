@@ -6,8 +6,6 @@ import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { EngineTags } from '#src/engine/lance/durability/tag-store.ts';
-import type { NativeTable } from '#src/engine/lance/native/native.ts';
 import type { NewTag } from '#src/engine/port/stored-tags.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -170,24 +168,4 @@ describe('tags on a file system', () => {
       [1, 2, 3, 5],
     );
   });
-});
-
-test('where the engine writes tags, as on object stores, they know their branches too', async (t) => {
-  const { dataset, native } = await taggable(t);
-  const handle = (await native()) as unknown as { inner: NativeTable };
-  const tags = new EngineTags(async () => handle.inner);
-  assert.equal(await tags.create(tag('m', 1)), true);
-  assert.equal(await tags.create(tag('m', 2)), false);
-  assert.equal(await tags.create(tag('d', 2, dev)), true);
-  await tags.update(tag('m', 3));
-  const facts = (found: Awaited<ReturnType<typeof tags.list>>) =>
-    found.map(({ name, branch, version }) => [name, branch, version]).sort();
-  const expected = [
-    ['d', dev, 2],
-    ['m', undefined, 3],
-  ];
-  assert.deepEqual(facts(await tags.list()), expected);
-  assert.deepEqual(facts(await dataset.tags.list()), expected);
-  await tags.remove('d');
-  assert.equal((await tags.list()).length, 1);
 });

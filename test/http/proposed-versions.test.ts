@@ -364,9 +364,4 @@ test('tables are described as managed where the operator asks for it, declared o
     succeeded(await each.post(`/v1/table/${name}/describe`)).managed_versioning;
   assert.deepEqual([await managed(service, 't'), await managed(service, 'declared')], [true, true]);
   assert.equal(await managed(plain, 't'), undefined);
-  const withoutAdapter = { MANAGED_VERSIONING: 'true', STORAGE_ROOT: 'az://container/root' };
-  await assert.rejects(
-    startCheckedService((clean) => t.after(clean), withoutAdapter),
-    /with --managed-versioning/,
-  );
 });

@@ -136,8 +136,8 @@ export interface BranchRecovery {
   readonly storageSession: string;
   /** Undoes what a branch has of commits that were cut short (P1). Meanwhile nothing else may use the dataset. */
   recover(request: RecoverRequest): Promise<Recovery>;
-  /** By a listing; 0 where there is none, undefined on storage where only the engine can say. */
-  newestVersion(branch: Pick<RecoverRequest, 'location' | 'branch'>): Promise<number | undefined>;
+  /** By a listing; 0 where there is none. */
+  newestVersion(branch: Pick<RecoverRequest, 'location' | 'branch'>): Promise<number>;
 }
 
 /** As with `Dataset`: what uses it takes those of these interfaces that it needs. */

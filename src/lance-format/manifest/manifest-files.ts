@@ -136,7 +136,8 @@ const folderOf: Readonly<Record<FileKind, string>> = {
   rowIds: '',
 };
 
-function localPath(base: string): string | undefined {
+/** Of a base path; undefined on other storage. */
+export function localPath(base: string): string | undefined {
   if (base.startsWith('/')) return base;
   return base.startsWith('file:///') ? fileURLToPath(base) : undefined;
 }

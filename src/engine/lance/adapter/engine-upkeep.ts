@@ -2,32 +2,21 @@
 import type { Field, Schema } from '../../../arrow/schema/schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { branchFolder, readManifest, readWholeVersion } from '../../../lance-format/manifest/manifest-files.ts';
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
-import { readTags, type TagContent } from '../../../lance-format/manifest/tag-files.ts';
 import type { ManifestChange } from '../../port/change.ts';
 import type { StoredBranch, StoredVersion, TableStatistics } from '../../port/dataset.ts';
 import { plainIndexName } from '../../port/index-spec.ts';
 import type { CompactionResult } from '../../port/reader-work.ts';
 import type { StoredTag } from '../../port/stored-tags.ts';
-import type {
-  FragmentFacts,
-  IndexFacts,
-  Layout,
-  OptimizeResult,
-  PruneRequest,
-  PruneResult,
-} from '../../port/upkeep.ts';
+import type { FragmentFacts, IndexFacts, Layout, OptimizeResult, PruneResult } from '../../port/upkeep.ts';
 import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
-import { pruneStore } from '../durability/prune-store.ts';
-import { pruneVersions, type VersionPruning } from '../durability/prune-versions.ts';
-import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
-import type { VersionsFolder } from '../head/dataset-head.ts';
+import type { NamedVersions } from '../durability/prune-versions.ts';
+import type { NewBranch } from '../durability/stored-branch.ts';
 import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.ts';
 import { specOf } from '../native/native-index.ts';
-import type { BranchMirror } from '../store/branch-mirror.ts';
-import type { RequireBounded } from './surroundings.ts';
+import type { RequireReadable } from './surroundings.ts';
 
 /** `versionsFolder` where the table is on a file system. */
 export async function layoutOf(
@@ -49,11 +38,9 @@ export async function layoutOf(
 }
 
 /** Of a version without indexes, by its manifest alone; undefined for any other. */
-export function plainLayoutOf(versionsFolder: string, version: number, schema: Schema): Layout | undefined {
-  const file = readManifest(versionsFolder, version);
-  const manifest = file && parseManifest(file.bytes);
-  if (manifest === undefined || manifest.indexes.length > 0) return undefined;
-  const { committedAtMs, fragments, files } = manifest;
+export function plainLayoutOf(file: Buffer, schema: Schema): Layout | undefined {
+  const { committedAtMs, fragments, files, indexes } = parseManifest(file);
+  if (indexes.length > 0) return undefined;
   const rows = fragments.reduce((sum, fragment) => sum + fragment.rows - fragment.deletedRows, 0);
   const bytes = files.reduce((sum, { kind, sizeBytes = 0 }) => sum + (kind === 'data' ? sizeBytes : 0), 0);
   return { committedAtMs, rows, fragments: factsOf(fragments, schema), bytes, indexes: [] };
@@ -87,33 +74,11 @@ export async function versionsOf(table: NativeTable): Promise<readonly VersionFa
     .sort((a, b) => a.version - b.version);
 }
 
-export async function prune(
-  table: NativeTable,
-  { datasetPath, branch }: VersionsFolder,
-  request: PruneRequest & Pick<VersionPruning, 'inRemoval'>,
-): Promise<PruneResult> {
-  return pruneVersions({
-    datasetPath,
-    branch,
-    ...(await namedVersions(table, branch, readTags(datasetPath))),
-    ...request,
-  });
-}
-
-/** Of a branch on an object store. */
-export async function pruneMirrored(
-  table: NativeTable,
-  { mirror, branch, tags }: { mirror: BranchMirror; branch: BranchName | undefined; tags: readonly StoredTag[] },
-  request: PruneRequest & { readonly inRemoval: VersionsInRemoval },
-): Promise<PruneResult> {
-  return pruneStore({ mirror, ...(await namedVersions(table, branch, tags)), ...request });
-}
-
-async function namedVersions(
+export async function namedVersions(
   table: NativeTable,
   branch: string | undefined,
-  tags: readonly Pick<StoredTag | TagContent, 'branch' | 'version'>[],
-): Promise<Pick<VersionPruning, 'tagged' | 'parents'>> {
+  tags: readonly StoredTag[],
+): Promise<NamedVersions> {
   const branches = Object.values(await (await table.branches()).list());
   const children = branches.filter(({ parentBranch }) => (parentBranch ?? undefined) === branch);
   return {
@@ -162,20 +127,6 @@ async function pruneByEngine(
 const newestAt = (versions: readonly VersionFacts[], atMs: number): number =>
   versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;
 
-export const isWhole = (
-  { datasetPath, branch }: Pick<VersionsFolder, 'datasetPath' | 'branch'>,
-  version: number,
-): boolean => readWholeVersion(branchFolder(datasetPath, branch), version) !== undefined;
-
-/** `TableVersionNotFound` for a version that nothing can read or begin at. */
-export function requireWhole(
-  { datasetPath }: Pick<VersionsFolder, 'datasetPath'>,
-  { branch, version }: { branch: BranchName | undefined; version: number | undefined },
-): void {
-  if (version === undefined || isWhole({ datasetPath, branch }, version)) return;
-  throw new LancegateError('TableVersionNotFound', 'the table has no such version');
-}
-
 export async function statisticsOf(table: NativeTable): Promise<TableStatistics> {
   const { totalBytes, numRows, numIndices, fragmentStats } = await table.stats();
   const { numFragments, numSmallFragments, lengths } = fragmentStats;
@@ -191,7 +142,7 @@ export async function statisticsOf(table: NativeTable): Promise<TableStatistics>
 
 export async function branchesOf(
   dataset: NativeTable,
-  requireBounded: RequireBounded | undefined,
+  requireReadable: RequireReadable | undefined,
 ): Promise<readonly StoredBranch[]> {
   const branches = await dataset.branches();
   return Promise.all(
@@ -199,7 +150,7 @@ export async function branchesOf(
       name: name as BranchName,
       parentBranch: (parentBranch ?? undefined) as BranchName | undefined,
       parentVersion,
-      createdAtSeconds: await createdAtSeconds(branches, name, requireBounded),
+      createdAtSeconds: await createdAtSeconds(branches, name, requireReadable),
       manifestBytes: manifestSize,
     })),
   );
@@ -212,9 +163,9 @@ export async function branchesOf(
 async function createdAtSeconds(
   branches: NativeBranches,
   name: string,
-  requireBounded: RequireBounded = async () => {},
+  requireReadable: RequireReadable = async () => {},
 ): Promise<number> {
-  const isBounded = await requireBounded(name as BranchName).then(() => true, falseIfUnbounded);
+  const isBounded = await requireReadable(name as BranchName).then(() => true, falseIfUnbounded);
   if (!isBounded) return 0;
   const table = await branches.checkout(name);
   try {
@@ -255,3 +206,17 @@ const onlyByEngine = (): LancegateError =>
     'Unsupported',
     'the table has features that only the engine can change, and the engine cannot change the metadata of a schema',
   );
+
+export async function createBranch(
+  dataset: NativeTable,
+  name: BranchName,
+  from: { branch: BranchName | undefined; version: number | undefined },
+): Promise<NewBranch> {
+  const branches = await dataset.branches();
+  const made = await branches.create(name, from.branch ?? null, from.version ?? null);
+  try {
+    return { name, parent: from.branch, version: await made.version() };
+  } finally {
+    made.close();
+  }
+}

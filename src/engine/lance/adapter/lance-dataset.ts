@@ -1,8 +1,9 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { neverAborts } from '../../../kernel/read-write-lock.ts';
-import { hasTransactionOn, transactionFacts } from '../../../lance-format/transaction/transaction.ts';
+import { transactionFacts } from '../../../lance-format/transaction/transaction.ts';
 import { type ChangeStep, factsOf } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
@@ -26,9 +27,7 @@ import type { Layout, OptimizeResult, PreparedCommit, PruneRequest, PruneResult 
 import { type CommittingDataset, prepare, prepareCompaction, prepareIndex } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
-import { StoreTags } from '../durability/store-tags.ts';
 import { clearStoredBranch, placeStoredIndexes } from '../durability/stored-branch.ts';
-import { EngineTags, LocalTags } from '../durability/tag-store.ts';
 import { type ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
@@ -38,23 +37,20 @@ import { compactNative } from '../native/native-compaction.ts';
 import { buildNativeIndex } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
-import type { BranchMirror } from '../store/branch-mirror.ts';
+import type { BranchStorage } from '../storage/branch-storage.ts';
+import { DatasetTags } from '../storage/dataset-tags.ts';
 import {
   branchesOf,
   commitManifest,
-  isWhole,
+  createBranch,
   layoutOf,
+  namedVersions,
   optimize,
   plainLayoutOf,
-  prune,
-  pruneMirrored,
-  requireWhole,
 } from './engine-upkeep.ts';
 import { LanceSnapshot } from './lance-snapshot.ts';
-import { createBranch, placeIndexes } from './new-branch.ts';
 import { StoredIndexes } from './stored-indexes.ts';
-import type { DatasetBuilds, LocalBranch, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
-import { enginePage, mirroredPage, storedPage } from './version-pages.ts';
+import type { DatasetBuilds, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
 
 const columnsAfter = (step: ChangeStep): ColumnsAfter =>
   factsOf(step).keepsColumns ? 'same columns' : 'other columns';
@@ -70,9 +66,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #builds: DatasetBuilds;
   readonly #openNewest: Surroundings['openNewest'];
   readonly #commits: OwnCommits | undefined;
-  readonly #local: LocalBranch | undefined;
-  readonly #mirror: BranchMirror | undefined;
-  readonly #hooks: Pick<Surroundings, 'onBranchDeleted' | 'requireBounded'>;
+  readonly #storage: BranchStorage | undefined;
+  readonly #hooks: Pick<Surroundings, 'onBranchDeleted' | 'requireReadable'>;
 
   /** `table`: or how it is opened once it is used. */
   constructor(
@@ -85,12 +80,12 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       openNewest,
       state,
       commits,
-      local,
-      mirror,
+      storage,
+      watch,
       ...hooks
     }: Surroundings = {},
   ) {
-    super(new DatasetHead(table, { folder: local?.versions, mirror, state }), readInReader);
+    super(new DatasetHead(table, watch, state), readInReader);
     this.#branch = branch;
     this.#changeInReader = changeInReader;
     this.#builds = builds ?? {
@@ -99,8 +94,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     };
     this.#openNewest = openNewest;
     this.#commits = commits;
-    this.#local = local;
-    this.#mirror = mirror;
+    this.#storage = storage;
     this.#hooks = hooks;
   }
 
@@ -143,7 +137,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   liveRows(): LiveRows | undefined {
-    return this.#commits && new LiveRowMap(this.#commits.versionsFolder);
+    return this.#storage && new LiveRowMap(this.#storage.versionsFolder);
   }
 
   prepareRows(rows: NewRows): PreparedRows {
@@ -175,7 +169,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       if (this.isReplaced) return 'overtaken'; // the caller opens what is there now
       this.head.requireWritable();
       const made = this.#commits
-        ? await commit(this.#commits.replacement, await this.head.mirroredVersion())
+        ? await commit(this.#commits.replacement, await this.head.readableVersion())
         : 'refused';
       if (typeof made === 'object') this.head.committedElsewhere(made.version, columns);
       return made;
@@ -185,21 +179,20 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   shadow(): Promise<Shadow> {
     return engineCall('open', async () => {
       this.head.requireWritable();
-      const version = await this.head.mirroredVersion();
+      const version = await this.head.readableVersion();
       const choice = this.#commits?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
       const onCommit = (made: number, columns: ColumnsAfter) => this.head.committedElsewhere(made, columns);
       const begin = async () => this.#commits?.shadows.begin(version, { usesIndex, onCommit });
-      const versionsFolder = this.#local?.versions.path ?? this.#mirror?.versionsFolder;
-      return (await engineCall('replace', begin)) ?? new EngineCommits(this, version, versionsFolder);
+      return (await engineCall('replace', begin)) ?? new EngineCommits(this, version, this.#storage?.versionsFolder);
     });
   }
 
   commitManifest(...[change, limits]: Parameters<Dataset['commitManifest']>): ReturnType<Dataset['commitManifest']> {
     return engineCall('restore', async () => {
       this.head.requireWritable();
-      const version = await this.head.mirroredVersion();
-      if (change.kind === 'restore') await this.#mirror?.take(change.version);
+      const version = await this.head.readableVersion();
+      if (change.kind === 'restore') await this.#storage?.take(change.version);
       const own = (await this.#commits?.manifestCommit.commit(version, change, limits)) ?? 'refused';
       const made = own === 'refused' ? await commitManifest(this.#openNewest, change, version) : own;
       if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
@@ -218,7 +211,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   mayHaveCommitted(matched: number): Promise<boolean> {
     return engineCall('open', async () => {
-      if (this.#local !== undefined) return hasTransactionOn(this.#local.versions.path, matched);
+      if (this.#storage !== undefined) return this.#storage.mayFollow(matched);
       await this.refresh();
       return (await this.head.version()) > matched;
     });
@@ -229,39 +222,33 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {
-    return this.#commits && changedRows(this.#commits.versionsFolder, version, change);
+    return this.#storage && changedRows(this.#storage.versionsFolder, version, change);
   }
 
   layout(): Promise<Layout> {
     return engineCall('maintain', async () => {
-      const folder = this.#commits?.versionsFolder;
-      if (folder !== undefined && this.#mirror !== undefined) {
-        const layout = plainLayoutOf(folder, await this.head.mirroredVersion(), await this.schema());
-        if (layout !== undefined) return layout;
-      }
-      return layoutOf(await this.head.table(), await this.schema(), folder);
+      const version = await this.head.readableVersion();
+      const manifest = await this.#storage?.take(version);
+      const plain = manifest && plainLayoutOf(manifest.bytes, await this.schema());
+      return plain ?? layoutOf(await this.head.table(), await this.schema(), this.#storage?.versionsFolder);
     });
   }
 
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]> {
-    return engineCall('open', async () => {
-      if (this.#local !== undefined) return storedPage(this.#local.versions, page);
-      if (this.#mirror !== undefined) return mirroredPage(this.#mirror, this.#branch, page);
-      return enginePage(await this.head.table(), this.#branch, page);
-    });
+    return engineCall('open', async () => (await this.#storage?.page(page)) ?? []);
   }
 
   transactionOf(version: number): Promise<StoredTransaction | undefined> {
     return engineCall('open', async () => {
-      await this.#mirror?.take(version);
-      return this.#commits && transactionFacts(this.#commits.versionsFolder, version);
+      await this.#storage?.take(version);
+      return this.#storage && transactionFacts(this.#storage.versionsFolder, version);
     });
   }
 
   isWhole(version: number): Promise<boolean> {
     return engineCall('open', async () => {
-      if (this.#local !== undefined) return isWhole(this.#local.versions, version);
-      return this.#mirror === undefined || (await this.#mirror.take(version)) !== undefined;
+      await this.#storage?.take(version);
+      return this.#storage?.readWhole(version) !== undefined;
     });
   }
 
@@ -287,20 +274,17 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   prune(request: PruneRequest): Promise<PruneResult | undefined> {
     return engineCall('maintain', async () => {
       this.head.requireWritable();
-      const inRemoval = this.#commits?.inRemoval;
-      if (inRemoval === undefined) return undefined;
-      const table = await this.head.table();
-      if (this.#local !== undefined) return prune(table, this.#local.versions, { ...request, inRemoval });
-      if (this.#mirror === undefined) return undefined;
-      const branch = { mirror: this.#mirror, branch: this.#branch, tags: await this.tags.list() };
-      return pruneMirrored(table, branch, { ...request, inRemoval });
+      const storage = this.#storage;
+      if (storage === undefined) return undefined;
+      const named = await namedVersions(await this.head.table(), this.#branch, await this.tags.list());
+      return storage.prune({ ...request, ...named });
     });
   }
 
   async prepareCompaction(fragments: readonly number[], signal = neverAborts): Promise<PreparedCommit | undefined> {
     this.head.requireWritable();
     const preparation = this.#commits?.preparation;
-    await this.#mirror?.newestToWrite();
+    await this.head.refresh('to write');
     if (preparation === undefined) return undefined;
     return prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments, signal));
   }
@@ -322,7 +306,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   get #committing(): CommittingDataset {
-    return { version: () => this.head.mirroredVersion(), onCommit: (version) => this.head.committedElsewhere(version) };
+    return { version: () => this.head.readableVersion(), onCommit: (version) => this.head.committedElsewhere(version) };
   }
 
   async createBranch(
@@ -332,16 +316,12 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   ): Promise<void> {
     await engineCall('new branch', async () => {
       this.head.requireWritable();
-      await this.#hooks.requireBounded?.(from.branch, from.version);
-      if (this.#local !== undefined) requireWhole(this.#local.versions, from);
-      if (this.#mirror !== undefined) await clearStoredBranch(this.#mirror, name, confirm);
+      await this.#hooks.requireReadable?.(from.branch, from.version);
+      if (this.#storage !== undefined) await clearStoredBranch(this.#storage, name, confirm);
       const made = await createBranch(await this.head.table(), name, from);
-      if (this.#mirror !== undefined) {
-        await placeStoredIndexes(this.#mirror, made, confirm).catch((error) => this.#unmake(name, error, confirm));
-      }
-      if (this.#local === undefined) return;
-      placeIndexes(this.#local.versions.datasetPath, made);
-      await this.#local.durability.branchMade(name, made.version);
+      if (this.#storage === undefined) return;
+      await placeStoredIndexes(this.#storage, made, confirm).catch((error) => this.#unmake(name, error, confirm));
+      await this.#storage.branchMade(made);
     });
   }
 
@@ -351,7 +331,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   listBranches(): Promise<readonly StoredBranch[]> {
-    return engineCall('branch', async () => branchesOf(await this.head.table(), this.#hooks.requireBounded));
+    return engineCall('branch', async () => branchesOf(await this.head.table(), this.#hooks.requireReadable));
   }
 
   async deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void> {
@@ -359,24 +339,24 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const branches = await (await this.head.table()).branches();
       await new ConfirmedRemovals(confirm).next();
       await branches.delete(name);
-      await this.#local?.durability.branchDeleted();
       this.#hooks.onBranchDeleted?.(name);
+      await this.#storage?.branchDeleted(name);
     });
   }
 
   get indexes(): IndexReads {
-    return new StoredIndexes(() => this.head.table(), this.#local?.versions);
+    const readFiles = async (uuid: string, signal: AbortSignal) =>
+      this.#storage?.readIndex(uuid, await this.version(), signal);
+    return new StoredIndexes(() => this.head.table(), readFiles);
   }
 
   get tags(): Tags {
-    const { store, datasetPrefix } = this.#mirror ?? {};
-    if (store !== undefined && datasetPrefix !== undefined) return new StoreTags(store, datasetPrefix.slice(0, -1));
-    if (this.#local === undefined) return new EngineTags(() => this.head.table());
-    return new LocalTags(this.#local.versions.datasetPath, this.#local.durability);
+    if (this.#storage === undefined) throw new LancegateError('Internal', 'a version by itself has no tags');
+    return new DatasetTags(this.#storage.store, this.#storage.datasetPrefix.slice(0, -1));
   }
 
   sync(after?: number): Promise<void> {
-    return engineCall('sync', async () => this.#local?.durability.sync(await this.head.version(), after));
+    return engineCall('sync', async () => this.#storage?.sync(await this.head.version(), after));
   }
 
   /** A commit whose version the caller does not need. */

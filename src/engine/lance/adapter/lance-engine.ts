@@ -1,16 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, rm, statfs } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Session } from '@lancedb/lancedb';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
-import {
-  branchFolder,
-  listVersions,
-  readManifest,
-  readWholeVersion,
-  stagingFolder,
-} from '../../../lance-format/manifest/manifest-files.ts';
+import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { ProposedManifest } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
@@ -25,39 +19,32 @@ import type {
   Space,
   StagedTable,
 } from '../../port/engine.ts';
-import { FolderCommits } from '../commit/branch-commits.ts';
-import { FolderFiles, StoreFiles } from '../commit/branch-files.ts';
-import { cloneVersion } from '../commit/clone.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';
 import { Proposals } from '../commit/proposals.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
-import { cloneStored } from '../commit/store-clone.ts';
-import { StoreCommits } from '../commit/store-commits.ts';
 import { type Fresh, withNotes } from '../commit/version-commit.ts';
-import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
-import { DiskSync, Durability, type DurableBranch, type FileSync } from '../durability/durability.ts';
+import { DiskSync, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
-import { nothingRecovered, recoverBranch, recoverMirrored } from '../durability/recover-branch.ts';
 import { VersionsInRemoval } from '../durability/versions-in-removal.ts';
-import { inspectBranch } from '../head/branch-state.ts';
-import { VersionsFolder } from '../head/dataset-head.ts';
+import type { BranchState } from '../head/branch-state.ts';
 import { connectNative, type NativeConnection, type NativeTable, newSession } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { BranchShadows } from '../shadow/branch-shadows.ts';
 import { ColumnViews } from '../shadow/column-views.ts';
-import { LocalNewTable, RemoteNewTable } from '../shadow/new-tables.ts';
+import { StagedNewTable } from '../shadow/new-tables.ts';
 import { ShadowFolders } from '../shadow/shadow-folders.ts';
-import { BranchMirror } from '../store/branch-mirror.ts';
+import type { BranchStorage, TableStorage } from '../storage/branch-storage.ts';
+import { FolderStorage } from '../storage/folder-storage.ts';
+import { StoreStorage } from '../storage/store-storage.ts';
 import { BranchMirrors, mirrorsFolder } from '../store/branch-mirrors.ts';
-import { type StorePlace, storeUnusable } from '../store/open-store.ts';
-import { requireWhole } from './engine-upkeep.ts';
+import type { StorePlace } from '../store/open-store.ts';
 import { IndexChoice } from './index-choice.ts';
 import { LanceDataset } from './lance-dataset.ts';
 import { OtherProcesses, type ProcessPools } from './other-processes.ts';
-import { StorageRoot } from './storage-root.ts';
-import type { LocalBranch, OwnCommits, RequireBounded } from './surroundings.ts';
+import { hasScheme, StorageRoot } from './storage-root.ts';
+import type { OwnCommits, RequireReadable } from './surroundings.ts';
 
 export interface LanceEngineOptions extends ProcessPools {
   /** What the engine keeps in memory, for all datasets together. */
@@ -71,7 +58,7 @@ export interface LanceEngineOptions extends ProcessPools {
   readonly scratchFolder: string;
   /** A folder on a file system in memory; a few MB at most are there. */
   readonly memoryFolder?: string | undefined;
-  /** The object store of the root. Without it the engine makes all commits there: a reader has no need of it. */
+  /** The object store of the root. A reader has no need of it: it opens datasets, and makes no commits there. */
   readonly store?: StorePlace | undefined;
   /** Only tests bring their own. */
   readonly fileSync?: FileSync;
@@ -83,121 +70,104 @@ export class LanceEngine implements Engine {
   readonly #root: StorageRoot;
   readonly #options: LanceEngineOptions;
   readonly #session: Session;
-  readonly #fileSync: FileSync;
-  readonly #machineStart: MachineStart;
   readonly #stagingInMemory: StagingFolder | undefined;
   readonly #files = new FileWriter();
   readonly #otherProcesses: OtherProcesses;
   readonly #shadowFolders: ShadowFolders;
   readonly #inRemoval = new VersionsInRemoval();
-  /** Of branches on an object store. */
-  readonly #mirrors: BranchMirrors | undefined;
+  /** undefined in a reader of an object store. */
+  readonly #stored: TableStorage | undefined;
 
   constructor(options: LanceEngineOptions) {
     this.#options = options;
-    this.#fileSync = options.fileSync ?? new DiskSync();
-    this.#machineStart = options.machineStart ?? readMachineStart(Date.now());
     this.#root = new StorageRoot(options.root);
     this.#session = newSession(options.indexCacheBytes, options.metadataCacheBytes);
     this.#otherProcesses = new OtherProcesses(options);
-    this.#mirrors = mirrorsOf(options);
+    this.#stored = this.#openStorage(options);
     const { memoryFolder } = options;
     this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder), memoryFolder);
     this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
   }
 
-  /** Throws for an object store that would lose commits, and for one that cannot be reached, as `reachStorage` does. */
-  async requireStorage(): Promise<void> {
-    if (this.#mirrors !== undefined || this.#root.isLocal) return this.#mirrors?.requireOneWinner();
-    const unused = `lancegate-probe-${randomUUID()}` as Location;
-    await this.open({ location: unused }).catch(({ kind, cause }: LancegateError) => {
-      if (kind !== 'TableNotFound') throw storeUnusable(this.#options.root, cause);
+  #openStorage({ root, store, scratchFolder, fileSync, machineStart }: LanceEngineOptions): TableStorage | undefined {
+    const inRemoval = this.#inRemoval;
+    if (store !== undefined) {
+      const mirrors = new BranchMirrors(store, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder), fresh);
+      return new StoreStorage({ mirrors, inRemoval, fresh });
+    }
+    if (hasScheme(root)) return undefined;
+    return new FolderStorage({
+      ...{ rootPath: this.#root.path, writer: this.#files, inRemoval, fresh },
+      fileSync: fileSync ?? new DiskSync(),
+      machineStart: machineStart ?? readMachineStart(Date.now()),
     });
   }
 
-  async reachStorage(): Promise<void> {
-    await this.#mirrors?.requireAnswer();
+  get #storage(): TableStorage {
+    if (this.#stored === undefined) throw new LancegateError('Internal', 'a reader of a store makes no commits');
+    return this.#stored;
+  }
+
+  /** Throws for an object store that would lose commits, and for one that cannot be reached, as `reachStorage` does. */
+  requireStorage(): Promise<void> {
+    return this.#storage.requireUsable();
+  }
+
+  reachStorage(): Promise<void> {
+    return this.#storage.reach();
   }
 
   async newTable(location: Location, storageOptions: Properties): Promise<StagedTable> {
-    const { folderUri, tableName } = this.#root.folderOf(location);
-    const mirror = this.#mirrors?.of(location, undefined);
-    if (!this.#root.isLocal && mirror === undefined) {
-      const connection = await this.#connect(folderUri);
-      return new RemoteNewTable({ connection, tableName, storageOptions });
-    }
-    const at = this.#branchAt(location, undefined);
-    const folder = mirror?.folder ?? at.datasetPath;
-    const within = stagingFolder(folder);
+    const storage = this.#storage.branch(location, undefined);
+    const within = stagingFolder(storage.folder);
     await engineCall('create', async () => mkdir(within, { recursive: true }));
-    const durability = mirror === undefined ? new Durability(this.#fileSync, at, 0) : undefined;
-    const commits = mirror === undefined ? new FolderCommits(folder) : new StoreCommits(mirror);
     const connection = await this.#connect(within);
-    const stagedName = randomUUID();
-    return new LocalNewTable({ connection, storageOptions, folder, stagedName, commits, durability, fresh });
+    return new StagedNewTable({ connection, storageOptions, storage, stagedName: randomUUID(), fresh });
   }
 
   async open(request: OpenRequest): Promise<LanceDataset> {
     const { location, branch, version, isPrivate } = request;
     return engineCall('open', async () => {
+      const storage = this.#stored?.branch(location, branch);
       if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { branch });
-      const requireBounded: RequireBounded = (of, at) => this.#requireBounded(location, of, at);
-      if (branch !== undefined) await requireBounded(undefined);
-      if (version !== undefined) return this.#openVersion(request, version, requireBounded);
-      const processes = this.#otherProcesses.ofBranch(location, branch);
-      const openNewest = () => this.#openNewest(request);
-      const surroundings = { branch, openNewest, requireBounded, ...processes };
-      const mirror = this.#mirrors?.of(location, branch);
-      if (mirror !== undefined) {
-        await engineCall('local folder', () => mirror.open());
-        const commits = this.#ownCommits(request, mirror);
-        const onBranchDeleted = (gone: BranchName) => this.#mirrors?.forgetBranch(location, gone, this.#forgetShadows);
-        const parts = { ...surroundings, mirror, commits, onBranchDeleted };
-        return new LanceDataset(openNewest, parts);
+      if (storage === undefined) return this.#openVersion(request, version);
+      const requireReadable: RequireReadable = (of, at) => this.#requireReadable(location, of, at);
+      if (branch !== undefined) await requireReadable(undefined);
+      const watch = await storage.open();
+      if (version !== undefined) {
+        await requireReadable(branch, version);
+        return this.#openVersion(request, version, watch.opened);
       }
-      const state = this.#root.isLocal ? await inspectBranch(this.#branchAt(location, branch), true) : undefined;
-      const table = await this.#openNewest(request);
-      const local = this.#localBranch(request, await table.version());
-      return new LanceDataset(table, { ...surroundings, state, ...local });
+      return new LanceDataset(() => this.#openNewest(request), {
+        ...{ branch, storage, watch, requireReadable },
+        ...this.#otherProcesses.ofBranch(location, branch),
+        openNewest: () => this.#openNewest(request),
+        commits: this.#ownCommits(request, storage),
+        onBranchDeleted: (gone) => this.#forgetShadows(location, gone),
+      });
     });
   }
 
-  async #openVersion(request: OpenRequest, version: number, requireBounded: RequireBounded): Promise<LanceDataset> {
-    const { location, branch } = request;
-    const at = this.#root.isLocal ? this.#branchAt(location, branch) : undefined;
-    const state = at && (await inspectBranch(at, true));
-    if (at !== undefined && state !== undefined) requireWhole(at, { branch, version });
-    await requireBounded(branch, version);
+  /** No more than the engine's table. */
+  async #openVersion(request: OpenRequest, version?: number, state?: BranchState): Promise<LanceDataset> {
     const table = await this.#openNewest(request);
-    await table.checkout(version);
-    const { readInReader } = this.#otherProcesses.ofBranch(location, branch);
-    return new LanceDataset(table, { readInReader, state });
+    if (version !== undefined) await table.checkout(version);
+    const { readInReader } = this.#otherProcesses.ofBranch(request.location, request.branch);
+    return new LanceDataset(table, { branch: request.branch, readInReader, state });
   }
 
   async makeFirst(location: Location, proposed: ProposedManifest, limits: ChangeLimits): Promise<boolean> {
     return engineCall('restore', async () => {
-      const mirror = this.#mirrors?.of(location, undefined);
-      const durability = new Durability(this.#fileSync, this.#branchAt(location, undefined), 0);
-      const { manifestCommit } = this.#ownCommits({ location, branch: undefined }, mirror ?? durability);
+      const storage = this.#storage.branch(location, undefined);
+      const { manifestCommit } = this.#ownCommits({ location }, storage);
       if ((await manifestCommit.makeFirst(proposed, limits)) === 'overtaken') return false;
-      if (mirror === undefined) await durability.sync(1);
+      await storage.sync(1);
       return true;
     });
   }
 
-  async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
-    if (!this.#root.isLocal) return this.#cloneStored({ location, branch, version }, to);
-    const [from, target] = [this.#root.pathOf(location), this.#root.pathOf(to)];
-    const request = { rootPath: this.#root.path, from, to: target, branch, version };
-    await engineCall('replace', () => cloneVersion(request, this.#fileSync, fresh));
-  }
-
-  async #cloneStored({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
-    const mirrors = this.#mirrors;
-    if (mirrors === undefined) throw new LancegateError('Unsupported', 'this service clones no table on this storage');
-    const [from, target] = [mirrors.of(location, branch), mirrors.of(to, undefined)];
-    const request = { from, version, to: target, keyOf: (uri: string) => mirrors.keyOf(uri) };
-    await engineCall('replace', () => cloneStored(request, fresh));
+  async clone(from: ClonedVersion, to: Location): Promise<void> {
+    await engineCall('replace', () => this.#storage.clone(from, to));
   }
 
   async scratch(): Promise<Scratch> {
@@ -219,65 +189,29 @@ export class LanceEngine implements Engine {
     };
   }
 
-  async space(): Promise<Space | undefined> {
-    if (!this.#root.isLocal) return undefined;
-    return engineCall('open', async () => {
-      const { bavail, blocks, bsize, ffree, files } = await statfs(this.#root.path);
-      return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, freeFiles: ffree, totalFiles: files };
-    });
+  space(): Promise<Space | undefined> {
+    return engineCall('open', () => this.#storage.space());
   }
 
   async remove(location: Location, confirm?: () => Promise<void>): Promise<void> {
-    const removals = new ConfirmedRemovals(confirm);
-    if (this.#root.isLocal) {
-      this.#shadowFolders.forgetBelow(this.#root.pathOf(location));
-      await removals.next();
-      return this.#root.remove(location);
-    }
-    await this.#mirrors?.forget(location, this.#forgetShadows);
-    const { folderUri, tableName } = this.#root.folderOf(location);
-    const connection = await this.#connect(folderUri);
-    await removals.next();
-    await engineCall('remove', () => connection.dropTable(tableName, [])).catch(ignoreMissing);
+    this.#forgetShadows(location, undefined);
+    await this.#storage.remove(location, confirm);
   }
 
-  async isVacant(location: Location): Promise<boolean> {
-    if (this.#root.isLocal) return !(await this.#root.exists(location));
-    return this.open({ location }).then(
-      (dataset) => {
-        dataset.close();
-        return false;
-      },
-      () => true,
-    );
+  isVacant(location: Location): Promise<boolean> {
+    return this.#storage.isVacant(location);
   }
 
   get storageSession(): string {
-    return this.#root.isLocal ? this.#machineStart.id : 'object store';
+    return this.#storage.session;
   }
 
-  /**
-   * What an object store has accepted is durable, and its commits are atomic. But a commit of the process before may still be on its
-   * way: the number that it would take is taken.
-   */
-  async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
-    const mirror = this.#mirrors?.of(location, branch);
-    if (mirror !== undefined) return engineCall('sync', () => recoverMirrored(mirror, branch, acknowledgedVersion));
-    if (!this.#root.isLocal) return nothingRecovered(acknowledgedVersion);
-    const suspect = {
-      ...this.#branchAt(location, branch),
-      acknowledgedVersion,
-      outlivedPowerCut: storageSession !== this.storageSession,
-      machineStartedAtMs: this.#machineStart.atMs,
-    };
-    return engineCall('sync', () => recoverBranch(suspect, this.#fileSync));
+  recover(request: RecoverRequest): Promise<Recovery> {
+    return engineCall('sync', () => this.#storage.recover(request));
   }
 
-  async newestVersion({ location, branch }: Pick<RecoverRequest, 'location' | 'branch'>): Promise<number | undefined> {
-    const mirror = this.#mirrors?.of(location, branch);
-    if (mirror !== undefined) return (await mirror.findNewest())?.version ?? 0;
-    if (!this.#root.isLocal) return undefined;
-    return listVersions(join(branchFolder(this.#root.pathOf(location), branch), '_versions')).at(-1) ?? 0;
+  newestVersion({ location, branch }: Pick<RecoverRequest, 'location' | 'branch'>): Promise<number> {
+    return this.#storage.branch(location, branch).newestVersion();
   }
 
   uriOf(location: Location): string {
@@ -300,19 +234,19 @@ export class LanceEngine implements Engine {
   async close(): Promise<void> {
     await this.#shadowFolders.close();
     await this.#files.close();
-    this.#mirrors?.close();
+    this.#stored?.close();
   }
 
-  /** As `RequireBounded`, of the dataset: the engine also reads main where a branch is opened, and the newest version before another. */
-  async #requireBounded(location: Location, branch: BranchName | undefined, version?: number): Promise<void> {
-    const mirror = this.#mirrors?.of(location, branch);
-    if (mirror === undefined && !this.#root.isLocal) return;
-    const versions = mirror?.versionsFolder ?? join(branchFolder(this.#root.pathOf(location), branch), '_versions');
-    const newest = (await this.newestVersion({ location, branch })) ?? 0;
-    for (const each of version === undefined ? [newest] : [newest, version]) {
-      const file = (await mirror?.take(each)) ?? readManifest(versions, each);
-      if (file !== undefined) requireBoundedColumns(file.bytes);
-    }
+  /** As `RequireReadable`, of the dataset: the engine also reads main where a branch is opened, and the newest version before another. */
+  async #requireReadable(location: Location, branch: BranchName | undefined, version?: number): Promise<void> {
+    const storage = this.#storage.branch(location, branch);
+    const newest = await storage.take(await storage.newestVersion());
+    if (newest !== undefined) requireBoundedColumns(newest.bytes);
+    if (version === undefined) return;
+    await storage.take(version);
+    const whole = storage.readWhole(version);
+    if (whole === undefined) throw new LancegateError('TableVersionNotFound', 'the table has no such version');
+    requireBoundedColumns(whole.bytes);
   }
 
   async #openNewest({ location, branch }: OpenRequest): Promise<NativeTable> {
@@ -322,41 +256,23 @@ export class LanceEngine implements Engine {
     return branch === undefined ? main : (await main.branches()).checkout(branch);
   }
 
-  #localBranch(request: OpenRequest, openedAt: number): { local?: LocalBranch; commits?: OwnCommits } {
-    if (!this.#root.isLocal) return {};
-    const at = this.#branchAt(request.location, request.branch);
-    const versions = new VersionsFolder(at.datasetPath, request.branch);
-    versions.standsAt(openedAt);
-    const durability = new Durability(this.#fileSync, at, openedAt);
-    const local = { versions, durability };
-    return { local, commits: this.#ownCommits(request, durability) };
-  }
-
-  #ownCommits({ location, branch }: OpenRequest, by: Durability | BranchMirror): OwnCommits {
-    const isMirrored = by instanceof BranchMirror;
-    const folder = isMirrored ? by.folder : branchFolder(this.#root.pathOf(location), branch);
-    const commits = isMirrored
-      ? new StoreCommits(by)
-      : new FolderCommits(folder, this.#files, (paths) => by.beginSync(paths));
-    const versionsFolder = join(folder, '_versions');
+  #ownCommits({ location, branch }: OpenRequest, storage: BranchStorage): OwnCommits {
+    const { folder, versionsFolder, commits, store, prefix } = storage;
     const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
-    const readWhole = (version: number) =>
-      isMirrored ? readManifest(versionsFolder, version) : readWholeVersion(folder, version);
+    const readWhole = (version: number) => storage.readWhole(version);
     const { changeInReader, readInReader, ...builds } = this.#otherProcesses.ofShadows(location, branch);
     const connect = (at: string) => this.#connect(at);
     const views = new ColumnViews({ stagingFolder: stagingFolder(folder), connect, readInReader });
     const folders = this.#shadowFolders;
     const { notes, parts } = withNotes({ commits, fresh });
     const proposals = new Proposals({
-      branch,
+      ...{ branch, store, prefix, staging, uri: commits.uri },
       objectPath: this.#root.objectPathOf(location, branchFolder('', branch)),
-      files: isMirrored ? new StoreFiles(by) : new FolderFiles(folder),
       older: (version) => readWhole(version)?.bytes,
-      ...{ staging, uri: commits.uri, tryVersion: this.#otherProcesses.trialsOf(location, branch) },
+      tryVersion: this.#otherProcesses.trialsOf(location, branch),
     });
     return {
-      ...{ versionsFolder, notes },
-      inRemoval: this.#inRemoval,
+      notes,
       replacement: new RowReplacement({
         folder,
         staging,
@@ -370,10 +286,8 @@ export class LanceEngine implements Engine {
     };
   }
 
-  readonly #forgetShadows = (folder: string): void => this.#shadowFolders.forgetBelow(folder);
-
-  #branchAt(location: Location, branch: BranchName | undefined): DurableBranch {
-    return { rootPath: this.#root.path, datasetPath: this.#root.pathOf(location), branch };
+  #forgetShadows(location: Location, branch: BranchName | undefined): void {
+    this.#shadowFolders.forgetBelow(this.#storage.branch(location, branch).folder);
   }
 
   /** A connection is a URI and a session: opening one costs under a millisecond and nothing stays open. */
@@ -382,14 +296,4 @@ export class LanceEngine implements Engine {
   }
 }
 
-const mirrorsOf = ({ store, root, scratchFolder }: LanceEngineOptions): BranchMirrors | undefined =>
-  store && new BranchMirrors(store, root.replace(/\/+$/, ''), mirrorsFolder(scratchFolder), fresh);
-
 const fresh: Fresh = { uuid: randomUUID, nowMs: Date.now };
-
-/** Dropping what is not there is what was wanted. Other failures are the caller's to see. */
-function ignoreMissing(error: unknown): void {
-  const cause = error instanceof Error ? error.cause : undefined;
-  if (cause instanceof Error && /was not found|Not found/.test(cause.message)) return;
-  throw error;
-}

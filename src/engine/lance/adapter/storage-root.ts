@@ -1,4 +1,4 @@
-import { lstat, realpath, rm, stat } from 'node:fs/promises';
+import { realpath, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { invalidInput } from '../../../kernel/errors.ts';
@@ -62,20 +62,6 @@ export class StorageRoot {
   /** Only for a local root. */
   pathOf(location: Location): string {
     return join(this.#root, location);
-  }
-
-  async exists(location: Location): Promise<boolean> {
-    return lstat(this.pathOf(location)).then(
-      () => true,
-      (error: NodeJS.ErrnoException) => {
-        if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return false;
-        throw error;
-      },
-    );
-  }
-
-  async remove(location: Location): Promise<void> {
-    await rm(this.pathOf(location), { recursive: true, force: true });
   }
 
   /** `parameter` names it in errors. */

@@ -13,13 +13,11 @@ import type { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { CommitNotes } from '../commit/version-commit.ts';
-import type { Durability } from '../durability/durability.ts';
-import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchState } from '../head/branch-state.ts';
-import type { VersionsFolder } from '../head/dataset-head.ts';
+import type { HeadWatch } from '../head/head-watch.ts';
 import type { NativeTable } from '../native/native.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
-import type { BranchMirror } from '../store/branch-mirror.ts';
+import type { BranchStorage } from '../storage/branch-storage.ts';
 import type { IndexChoice } from './index-choice.ts';
 
 type OfDataset = 'store' | 'location' | 'branch';
@@ -27,23 +25,14 @@ type OfDataset = 'store' | 'location' | 'branch';
 /** Runs in a reader what clients wrote. */
 export type ReaderOfDataset = (change: Omit<ReaderChange, OfDataset>) => Promise<MergeCounts>;
 
-/** What a branch at its newest version has besides the engine's table, where this service makes the commits. */
+/** What makes the commits of a branch. */
 export interface OwnCommits {
-  /** The manifests of the branch, or of its mirror. */
-  readonly versionsFolder: string;
   readonly replacement: RowReplacement;
-  readonly inRemoval: VersionsInRemoval;
   readonly manifestCommit: ManifestCommit;
   readonly shadows: BranchShadows;
   readonly indexChoice: IndexChoice;
   readonly preparation: PreparationParts;
   readonly notes: CommitNotes;
-}
-
-/** What it has besides on a file system. */
-export interface LocalBranch {
-  readonly versions: VersionsFolder;
-  readonly durability: Durability;
 }
 
 /** Builds in a process of its own, of the dataset itself. */
@@ -52,11 +41,14 @@ export interface DatasetBuilds {
   compact(compaction: Omit<CompactionOrder, OfDataset>): Promise<CompactionResult>;
 }
 
-/** To be called before native code reads a version that may not have been looked at. Throws `UnboundedColumns`. By default the newest. */
-export type RequireBounded = (branch: BranchName | undefined, version?: number) => Promise<void>;
+/**
+ * To be called before native code reads a version that may not have been looked at. Throws `UnboundedColumns`, and `TableVersionNotFound`
+ * for one that nothing can read. By default the newest.
+ */
+export type RequireReadable = (branch: BranchName | undefined, version?: number) => Promise<void>;
 
 export interface Surroundings {
-  readonly requireBounded?: RequireBounded | undefined;
+  readonly requireReadable?: RequireReadable | undefined;
   readonly changeInReader?: ReaderOfDataset | undefined;
   /** Without it `select` runs in this process. */
   readonly readInReader?: ((rows: Omit<ReaderReading, OfDataset>) => AsyncIterable<IpcFile>) | undefined;
@@ -65,14 +57,14 @@ export interface Surroundings {
   readonly branch?: BranchName | undefined;
   /** Opens the newest version of the branch once more. */
   readonly openNewest?: (() => Promise<NativeTable>) | undefined;
-  /** The state of the branch when the dataset was opened. */
+  /** Without it what is written counts as durable at once. */
+  readonly storage?: BranchStorage | undefined;
+  /** Of a version by itself: that of its branch. */
   readonly state?: BranchState | undefined;
+  /** Without it every refresh asks the engine. */
+  readonly watch?: HeadWatch | undefined;
   /** Without them the engine makes all commits. */
   readonly commits?: OwnCommits | undefined;
-  /** Without it what is written counts as durable at once: as on object stores. */
-  readonly local?: LocalBranch | undefined;
-  /** Without it and `local` every refresh asks the engine. */
-  readonly mirror?: BranchMirror | undefined;
   /** A branch of the dataset is gone. */
   readonly onBranchDeleted?: ((branch: BranchName) => void) | undefined;
 }

@@ -13,15 +13,17 @@ import { trialManifest } from '../../../lance-format/shadow/trial-manifest.ts';
 import type { ProposedManifest } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { VersionTrial } from '../../port/reader-work.ts';
+import type { ObjectStore } from '../store/object-store.ts';
 import type { HeadManifest } from './branch-commits.ts';
-import type { BranchFiles } from './branch-files.ts';
 import type { Staging } from './staging.ts';
 
 interface ProposalParts {
   readonly branch: string | undefined;
   /** As `Locations.objectPathOf`, of the folder of the branch. */
   readonly objectPath: string;
-  readonly files: BranchFiles;
+  readonly store: ObjectStore;
+  /** Of the keys of the branch, with a slash at its end. */
+  readonly prefix: string;
   readonly older: ProposalContext['older'];
   readonly staging: Pick<Staging, 'look'>;
   /** Where the engine finds the branch. */
@@ -73,7 +75,7 @@ export class Proposals {
 
   /** Once it is a version, under another name. */
   remove(proposed: ProposedManifest): void {
-    this.#parts.files.remove(this.#pathOf(proposed));
+    void this.#parts.store.delete([this.#keyOf(this.#pathOf(proposed))]).catch(() => undefined);
   }
 
   /** Only the name is the client's: the rest of its path must be that of this branch. */
@@ -87,11 +89,27 @@ export class Proposals {
   }
 
   async #read(path: string, { manifestBytes }: ProposedManifest, head: HeadManifest): Promise<Buffer> {
-    const bytes = await this.#parts.files.read(path, Math.max(largestManifestBytes, 2 * head.bytes.length));
-    if (bytes === undefined) throw invalidInput('manifest_path: there is no such file');
-    if (bytes === 'too large') throw invalidInput('manifest_path: the manifest is too large for this table');
+    const size = await this.#sizeOf(path);
+    if (size !== undefined && size > Math.max(largestManifestBytes, 2 * head.bytes.length)) {
+      throw invalidInput('manifest_path: the manifest is too large for this table');
+    }
+    // Its writer may replace it by a larger one meanwhile. Stores refuse an empty range.
+    const range = { start: 0, end: size ?? 0 };
+    const bytes = size === 0 ? Buffer.of() : await this.#parts.store.get(this.#keyOf(path), range);
+    if (size === undefined || bytes === undefined) throw invalidInput('manifest_path: there is no such file');
     if (bytes.length === (manifestBytes ?? bytes.length)) return bytes;
     throw invalidInput(`manifest_size: the manifest has ${bytes.length} bytes`);
+  }
+
+  /** undefined where there is no such file. */
+  async #sizeOf(path: string): Promise<number | undefined> {
+    const key = this.#keyOf(path);
+    const [first] = await Array.fromAsync(this.#parts.store.list({ prefix: key, most: 1 }));
+    return first?.key === key ? first.bytes : undefined;
+  }
+
+  #keyOf(path: string): string {
+    return `${this.#parts.prefix}${path}`;
   }
 
   async #requireFiles(manifest: Buffer, added: readonly FileReference[]): Promise<void> {
@@ -103,7 +121,7 @@ export class Proposals {
   }
 
   async #requireFile({ path, sizeBytes }: { path: string; sizeBytes: number | undefined }): Promise<void> {
-    const size = await this.#parts.files.sizeOf(path);
+    const size = await this.#sizeOf(path);
     if (size !== undefined && size === (sizeBytes ?? size)) return;
     throw invalidInput('manifest_path: the manifest names a file that is missing, or of another size');
   }

@@ -1,5 +1,8 @@
 import { LancegateError } from '../../../kernel/errors.ts';
 
+/** Throws where this process must not remove anything. */
+export type Confirm = (() => Promise<void>) | undefined;
+
 /** After so many a process asks again whether the table is still its own. */
 export const removalsAtOnce = 32;
 /** Less than what is left of a lease that was renewed in time (docs/design/ownership.md). */
@@ -10,13 +13,13 @@ const confirmedForMs = 2_000;
  * again that the table is its own: one that stood still, and goes on with a list from before, removes what it had begun and no more.
  */
 export class ConfirmedRemovals {
-  readonly #confirm: (() => Promise<void>) | undefined;
+  readonly #confirm: Confirm;
   readonly #monotonicMs: () => number;
   #askedAtMs = Number.NEGATIVE_INFINITY;
   #left = 0;
 
   /** Without `confirm` no other process can own the table. */
-  constructor(confirm: (() => Promise<void>) | undefined, monotonicMs = () => performance.now()) {
+  constructor(confirm: Confirm, monotonicMs = () => performance.now()) {
     this.#confirm = confirm;
     this.#monotonicMs = monotonicMs;
   }

@@ -60,7 +60,7 @@ function* candidatesOf({ datasetPath, branch, ...search }: OrphanSearch) {
 }
 
 /** What commits wrote in the folder of a branch, whether a version names it or not. `key` is undefined for what none names. */
-export function* filesOfCommits(folder: string) {
+function* filesOfCommits(folder: string) {
   for (const [within, pattern, kind] of commitFiles) {
     for (const name of namesIn(join(folder, within))) {
       const key = kind === undefined ? undefined : keyOf(kind, name);
@@ -74,21 +74,18 @@ function undefinedIfMalformed(error: unknown): undefined {
 }
 
 /**
- * The keys of the files that the manifests of a dataset name, of any branch or detached, except the manifests at these paths.
+ * The keys of the files that the manifests of a dataset name, of any branch or detached.
  * Names are compared, not paths: every data file, deletion vector and index has a unique name, and several paths may lead to one
  * dataset. Throws `MalformedFile` for a manifest that cannot be read, or has unknown feature flags.
  *
  * Reads the manifests one by one and yields to the event loop after each.
  */
-export async function namedFiles(
-  datasetPath: string,
-  except: ReadonlySet<string> = new Set(),
-): Promise<ReadonlySet<string | undefined>> {
+async function namedFiles(datasetPath: string): Promise<ReadonlySet<string | undefined>> {
   const named = new Set<string>();
   for (const folder of [datasetPath, ...foldersUnder(join(datasetPath, 'tree'))]) {
     for (const name of namesIn(join(folder, '_versions'))) {
       const path = join(folder, '_versions', name);
-      if (!name.endsWith('.manifest') || except.has(path)) continue;
+      if (!name.endsWith('.manifest')) continue;
       for (const { kind, path: file } of filesOf(knownManifest(path))) named.add(keyOf(kind, file));
       await nextTurn();
     }
@@ -96,17 +93,16 @@ export async function namedFiles(
   return named;
 }
 
-export function knownManifest(path: string): Manifest {
+function knownManifest(path: string): Manifest {
   const manifest = parseManifest(readFileSync(path));
   if (areKnownToEngine(manifest.featureFlags)) return manifest;
   throw new MalformedFile(`feature flags ${showFlags(manifest.featureFlags)} are not known`);
 }
 
-export const filesOf = ({ files, indexFolders }: Manifest) => [...files, ...indexFolders];
+const filesOf = ({ files, indexFolders }: Manifest) => [...files, ...indexFolders];
 
 /** An index is a folder and is removed as a whole. */
-export const keyOf = (kind: FileKind, path: string): string =>
-  `${kind}/${kind === 'index' ? path.split('/', 1)[0] : path}`;
+const keyOf = (kind: FileKind, path: string): string => `${kind}/${kind === 'index' ? path.split('/', 1)[0] : path}`;
 
 /** Every folder, since a branch may be called `data`: one without manifests adds nothing. */
 function* foldersUnder(folder: string): Generator<string> {

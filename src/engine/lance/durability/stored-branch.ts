@@ -14,7 +14,7 @@ import {
   versionOfManifestName,
 } from '../../../lance-format/manifest/manifest-files.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
-import { ConfirmedRemovals } from './confirmed-removals.ts';
+import { type Confirm, ConfirmedRemovals } from './confirmed-removals.ts';
 
 export interface NewBranch {
   readonly name: BranchName;
@@ -25,8 +25,6 @@ export interface NewBranch {
 
 /** Not in mirrors: they may be of earlier branches of these names, which another replica has deleted. */
 type DatasetInStore = Pick<BranchMirror, 'store' | 'datasetPrefix'>;
-
-type Confirm = (() => Promise<void>) | undefined;
 
 /** Of all versions of the branch: another program may have committed to it by now. Changes nothing where all is in place. */
 export async function placeStoredIndexes(

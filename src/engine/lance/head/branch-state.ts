@@ -35,6 +35,7 @@ interface BranchPath {
 }
 
 export interface BranchState {
+  readonly version: number;
   /** Why this engine must not write to it; undefined where it may. */
   readonly writeRefusal: LancegateError | undefined;
   /** Its rows have ids of their own: the engine takes no row by its address, but finds it by a condition. */
@@ -69,7 +70,7 @@ export function stateIn(
   });
   requireReadable(outline);
   const hasRowIds = ((outline.readerFlags | outline.writerFlags) & rowIdsFlag) !== 0n;
-  return { writeRefusal: writeRefusalOf(outline), hasRowIds };
+  return { version, writeRefusal: writeRefusalOf(outline), hasRowIds };
 }
 
 /** For a dataset that was open until now. */

@@ -34,7 +34,7 @@ const fullShape = /(?:No space left on device|Disk quota exceeded)/;
  * could be opened to ask it again.
  */
 const unavailableShape =
-  /LanceError\(IO\): (?:Generic LocalFileSystem error: [^:]+: )?[^:(]+\(os error (1|13|23|24|30)\)/;
+  /LanceError\(IO\): (?:Generic LocalFileSystem error: (?:[^:]+: ){1,3})?[^:(]+\(os error (1|13|23|24|30)\)/;
 const unavailable: Readonly<Record<string, string>> = {
   1: 'the storage denies access',
   13: 'the storage denies access',

@@ -1,4 +1,4 @@
-/** Tables that are being made: on a file system in the staging folder of their location, on object stores at once in place. */
+/** Tables that are being made, in the staging folder of their location. */
 import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Properties } from '../../../kernel/ids.ts';
@@ -6,33 +6,35 @@ import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/man
 import { firstVersion, type LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
 import { changesIn } from '../../../lance-format/transaction/transaction.ts';
 import type { StagedTable } from '../../port/engine.ts';
-import type { BranchCommits } from '../commit/branch-commits.ts';
 import { type Fresh, newTransaction, removeFiles, removeIfEmpty, removeIfPossible } from '../commit/version-commit.ts';
-import type { Durability } from '../durability/durability.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, locationTaken } from '../native/translate-errors.ts';
+import type { BranchStorage } from '../storage/branch-storage.ts';
 
-/** Where the engine writes a table. */
-interface NewTableTarget {
+interface NewTableParts {
+  /** To the staging folder. */
   readonly connection: NativeConnection;
-  readonly tableName: string;
   readonly storageOptions: Properties;
+  readonly storage: Pick<BranchStorage, 'folder' | 'versionsFolder' | 'commits' | 'sync'>;
+  /** In the staging folder; never the same twice. */
+  readonly stagedName: string;
+  readonly fresh: Fresh;
 }
 
-/** The engine's own table, made by the first append. */
-class AppendedTable {
-  readonly #target: NewTableTarget;
+/** The first append makes the engine's own table of it. */
+export class StagedNewTable implements StagedTable {
+  readonly #parts: NewTableParts;
   #table: NativeTable | undefined;
 
-  constructor(target: NewTableTarget) {
-    this.#target = target;
+  constructor(parts: NewTableParts) {
+    this.#parts = parts;
   }
 
   append(file: IpcFile): Promise<void> {
-    const { connection, tableName, storageOptions } = this.#target;
+    const { connection, stagedName, storageOptions } = this.#parts;
     return engineCall(this.#table === undefined ? 'create' : 'append', async () => {
       if (this.#table === undefined) {
-        this.#table = await connection.createTable(tableName, file, 'create', [], { ...storageOptions });
+        this.#table = await connection.createTable(stagedName, file, 'create', [], { ...storageOptions });
       } else await this.#table.add(file, 'append');
     });
   }
@@ -41,72 +43,10 @@ class AppendedTable {
     return engineCall('select', async () => (await this.#table?.countRows()) ?? 0);
   }
 
-  version(): Promise<number> {
-    return engineCall('create', async () => (await this.#table?.version()) ?? 0);
-  }
-
-  close(): void {
-    this.#table?.close();
-  }
-}
-
-export class RemoteNewTable implements StagedTable {
-  readonly #table: AppendedTable;
-
-  constructor(target: NewTableTarget) {
-    this.#table = new AppendedTable(target);
-  }
-
-  append(file: IpcFile): Promise<void> {
-    return this.#table.append(file);
-  }
-
-  countRows(): Promise<number> {
-    return this.#table.countRows();
-  }
-
-  /** What an object store has accepted is committed, and durable. */
-  commit(): Promise<number> {
-    return this.#table.version();
-  }
-
-  discard(): void {
-    this.#table.close();
-  }
-}
-
-interface LocalNewTableParts extends Omit<NewTableTarget, 'tableName'> {
-  /** The folder of the dataset. */
-  readonly folder: string;
-  /** In the staging folder; never the same twice. `connection` is to this folder. */
-  readonly stagedName: string;
-  readonly commits: BranchCommits;
-  /** On a file system. */
-  readonly durability: Durability | undefined;
-  readonly fresh: Fresh;
-}
-
-export class LocalNewTable implements StagedTable {
-  readonly #parts: LocalNewTableParts;
-  readonly #table: AppendedTable;
-
-  constructor(parts: LocalNewTableParts) {
-    this.#parts = parts;
-    this.#table = new AppendedTable({ ...parts, tableName: parts.stagedName });
-  }
-
-  append(file: IpcFile): Promise<void> {
-    return this.#table.append(file);
-  }
-
-  countRows(): Promise<number> {
-    return this.#table.countRows();
-  }
-
   async commit(): Promise<number> {
-    const { folder, commits, durability, fresh } = this.#parts;
+    const { storage, fresh } = this.#parts;
+    const { versionsFolder } = storage;
     const staged = this.#stagedFolder;
-    const versionsFolder = join(folder, '_versions');
     const removeManifest = (error: unknown): never => {
       removeFiles(manifestNames(1).map((name) => ({ path: join(versionsFolder, name) })));
       throw error;
@@ -114,13 +54,13 @@ export class LocalNewTable implements StagedTable {
     try {
       const isMade = await engineCall('replace', async () => {
         const versions = join(staged, '_versions');
-        const { path, version, result, steps } = changesIn(versions, 0, await this.#table.version());
+        const { path, version, result, steps } = changesIn(versions, 0, (await this.#table?.version()) ?? 0);
         const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files: rowFilesIn(staged) };
         const naming = manifestNames(version)[1] === basename(path) ? 1 : 0;
-        return commits.lift(first, staged, join(versionsFolder, manifestNames(0)[naming]));
+        return storage.commits.lift(first, staged, join(versionsFolder, manifestNames(0)[naming]));
       });
       if (!isMade) throw locationTaken();
-      await engineCall('replace', async () => durability?.sync(1).catch(removeManifest));
+      await engineCall('replace', () => storage.sync(1).catch(removeManifest));
       return 1;
     } finally {
       this.discard();
@@ -128,13 +68,13 @@ export class LocalNewTable implements StagedTable {
   }
 
   discard(): void {
-    this.#table.close();
+    this.#table?.close();
     removeIfPossible(this.#stagedFolder);
-    removeIfEmpty(stagingFolder(this.#parts.folder));
+    removeIfEmpty(stagingFolder(this.#parts.storage.folder));
   }
 
   get #stagedFolder(): string {
-    return join(stagingFolder(this.#parts.folder), `${this.#parts.stagedName}.lance`);
+    return join(stagingFolder(this.#parts.storage.folder), `${this.#parts.stagedName}.lance`);
   }
 }
 

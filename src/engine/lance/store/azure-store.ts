@@ -179,20 +179,22 @@ export function azureContainerIn(authority: string): AzureContainer {
 }
 
 /**
- * undefined without an account key or a SAS token: then only the engine can reach the store. Throws `StoreUnusable` for a token that
- * does not end soon enough, and for options that name another account than the URI does (`nameInUri`).
+ * Throws `StoreUnusable` without an account key or a SAS token, for a token that does not end soon enough, and for options that name
+ * another account than the URI does (`nameInUri`).
  */
-export function azureAccountIn(options: StoreOptions, nowMs: number, nameInUri?: string): AzureAccount | undefined {
+export function azureAccountIn(options: StoreOptions, nowMs: number, nameInUri?: string): AzureAccount {
   const name = options.of('account_name') ?? nameInUri;
   if (nameInUri !== undefined && name !== nameInUri) {
     throw new StoreUnusable(`the storage root is in the account ${nameInUri} of Azure, and account_name is another`);
   }
   const key = options.of('account_key', 'access_key', 'master_key');
   const token = options.of('sas_token', 'sas_key')?.replace(/^\?/, '');
-  if (name === undefined) return undefined;
+  if (name === undefined) throw new StoreUnusable('Azure needs an account_name among the storage options');
   const url = options.of('endpoint') ?? `https://${name}.blob.core.windows.net`;
   if (key !== undefined) return { url, signer: new StorageSharedKeyCredential(name, key) };
-  if (token === undefined) return undefined;
+  if (token === undefined) {
+    throw new StoreUnusable('Azure needs an account_key or a sas_token among the storage options');
+  }
   requireEnd(token, nowMs);
   return { url: `${url}?${token}`, signer: undefined };
 }

@@ -30,7 +30,7 @@ import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
 
 /**
- * A version stays on the store for longer (`numberTakenMs` of `prune-store.ts`), so the number after one that was seen within this time
+ * A version stays on the store for longer (`numberTakenMs` of `prune-versions.ts`), so the number after one that was seen within this time
  * is free only if no one has taken it.
  */
 export const knownForMs = 10 * 60_000;
@@ -77,6 +77,7 @@ export class BranchMirror {
   /** Of the versions that a removal of old ones has read. */
   readonly spans = new FileSpans();
   orphansSearchedAtMs = 0;
+  readonly firstToGo = 'manifests';
   readonly datasetPrefix: string;
   readonly #branch: string | undefined;
   #columns: VersionColumns | undefined;

@@ -31,21 +31,18 @@ export class BranchMirrors {
     return mirror;
   }
 
-  /** The branch is gone: another one of its name has nothing of it. `before`: as of `forget`. */
-  forgetBranch(location: Location, branch: BranchName, before: (folder: string) => void): void {
+  /** The branch is gone: another one of its name has nothing of it. */
+  forgetBranch(location: Location, branch: BranchName): void {
     const mirror = this.#mirrors.get(location)?.get(branch);
     if (mirror === undefined) return;
-    before(mirror.folder);
     mirror.forget();
     this.#mirrors.get(location)?.delete(branch);
   }
 
-  /** The dataset is gone, with its branches. `before` gets the folder that goes. */
-  async forget(location: Location, before: (folder: string) => void): Promise<void> {
+  /** The dataset is gone, with its branches. */
+  async forget(location: Location): Promise<void> {
     this.#mirrors.delete(location);
-    const folder = join(this.#folder, location);
-    before(folder);
-    await rm(folder, { recursive: true, force: true });
+    await rm(join(this.#folder, location), { recursive: true, force: true });
   }
 
   /** The key of what the URI names; undefined outside the storage root. */

@@ -1,6 +1,7 @@
 /**
- * What commits need of an object store, of any vendor. Keys are those of the bucket. Every method throws `LancegateError`
- * only: `StorageUnavailable` where the store refuses or does not answer, and nothing was written.
+ * What commits need of an object store, of any vendor, or of a folder. Keys are those of the bucket. Every method throws
+ * `LancegateError` only: `StorageUnavailable` where the store refuses or does not answer, and nothing was written; a folder throws
+ * the errors of `node:fs`.
  *
  * What a store has accepted is durable, and seen by every read after that.
  */

@@ -12,8 +12,7 @@ export interface StorePlace {
 }
 
 /**
- * undefined for a store that only the engine can reach, and for a folder. The library of a vendor takes memory, so it is loaded where it
- * is used.
+ * undefined for a folder. The library of a vendor takes memory, so it is loaded where it is used.
  */
 export async function openStore(uri: string, options: Properties): Promise<StorePlace | undefined> {
   const [, scheme = '', bucket = '', path = ''] = /^([a-z0-9+]+):\/\/([^/]+)\/?(.*)$/.exec(uri) ?? [];
@@ -35,7 +34,7 @@ async function storeOf(scheme: string, bucket: string, options: Properties): Pro
       );
       const { container, accountName } = azureContainerIn(bucket);
       const account = azureAccountIn(new StoreOptions(options, /^azure_(?:storage_)?/), Date.now(), accountName);
-      return account && new AzureStore(container, account);
+      return new AzureStore(container, account);
     }
     case 'gs': {
       const { gcsAccessIn } = await withClient('google-auth-library@11', () => import('./gcs-credentials.ts'));

@@ -4,10 +4,10 @@ import { isOutcomeUnknown } from '../../../kernel/errors.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import type { BranchCommits, PlacedRows, VersionTurn } from '../commit/branch-commits.ts';
+import type { StagedRows } from '../commit/staging.ts';
+import { type NewFile, removeFiles, writeFiles } from '../commit/version-commit.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
-import type { BranchCommits, PlacedRows, VersionTurn } from './branch-commits.ts';
-import type { StagedRows } from './staging.ts';
-import { type NewFile, removeFiles, writeFiles } from './version-commit.ts';
 
 /**
  * On an object store, in two rounds of requests: all files that the version names, then its manifest, by a write that fails if there is

@@ -1,0 +1,104 @@
+import { lstat, rm, statfs } from 'node:fs/promises';
+import { join, relative, resolve, sep } from 'node:path';
+import type { BranchName, Location } from '../../../kernel/ids.ts';
+import { localPath } from '../../../lance-format/manifest/manifest-files.ts';
+import type { ClonedVersion, RecoverRequest, Recovery, Space } from '../../port/engine.ts';
+import type { FileWriter } from '../commit/file-writer.ts';
+import type { Fresh } from '../commit/version-commit.ts';
+import { type Confirm, ConfirmedRemovals } from '../durability/confirmed-removals.ts';
+import { Durability, type FileSync } from '../durability/durability.ts';
+import type { MachineStart } from '../durability/machine-start.ts';
+import { recoverBranch } from '../durability/recover-branch.ts';
+import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
+import { FolderStore } from '../store/folder-store.ts';
+import type { ObjectStore } from '../store/object-store.ts';
+import type { BranchStorage, TableStorage } from './branch-storage.ts';
+import { cloneVersion } from './clone-version.ts';
+import { FolderBranch } from './folder-branch.ts';
+
+interface FolderStorageParts {
+  /** An absolute path. */
+  readonly rootPath: string;
+  readonly fileSync: FileSync;
+  readonly machineStart: MachineStart;
+  readonly writer: FileWriter;
+  readonly inRemoval: VersionsInRemoval;
+  readonly fresh: Fresh;
+}
+
+/** Below a folder. */
+export class FolderStorage implements TableStorage {
+  readonly #parts: FolderStorageParts;
+  readonly #store: ObjectStore;
+
+  constructor(parts: FolderStorageParts) {
+    this.#parts = parts;
+    const { rootPath, fileSync } = parts;
+    const sync = () => new Durability(fileSync, { rootPath, datasetPath: rootPath, branch: undefined }, 0);
+    this.#store = new FolderStore({
+      root: rootPath,
+      syncContent: (path) => fileSync.file(path),
+      syncName: (path) => sync().fileWritten(path),
+      syncRemovals: (folder) => sync().namesChanged(folder),
+    });
+  }
+
+  get session(): string {
+    return this.#parts.machineStart.id;
+  }
+
+  branch(location: Location, branch: BranchName | undefined): BranchStorage {
+    return new FolderBranch({ ...this.#parts, store: this.#store, datasetPath: this.#pathOf(location), branch });
+  }
+
+  async requireUsable(): Promise<void> {}
+
+  async reach(): Promise<void> {}
+
+  async space(): Promise<Space> {
+    const { bavail, blocks, bsize, ffree, files } = await statfs(this.#parts.rootPath);
+    return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, freeFiles: ffree, totalFiles: files };
+  }
+
+  async isVacant(location: Location): Promise<boolean> {
+    return lstat(this.#pathOf(location)).then(
+      () => false,
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return true;
+        throw error;
+      },
+    );
+  }
+
+  async remove(location: Location, confirm: Confirm): Promise<void> {
+    await new ConfirmedRemovals(confirm).next();
+    await rm(this.#pathOf(location), { recursive: true, force: true });
+  }
+
+  async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
+    const [source, target] = [this.branch(location, branch), this.branch(to, undefined)];
+    const { rootPath, fresh } = this.#parts;
+    const keyOf = (base: string) => {
+      const path = localPath(base);
+      return path === undefined ? undefined : below(rootPath, resolve(path));
+    };
+    await cloneVersion({ from: source, version, to: target, keyOf, nowMs: fresh.nowMs() });
+  }
+
+  async recover({ location, branch, acknowledgedVersion, storageSession }: RecoverRequest): Promise<Recovery> {
+    const { rootPath, fileSync, machineStart } = this.#parts;
+    const suspect = { rootPath, datasetPath: this.#pathOf(location), branch, acknowledgedVersion };
+    const outlivedPowerCut = storageSession !== this.session;
+    return recoverBranch({ ...suspect, outlivedPowerCut, machineStartedAtMs: machineStart.atMs }, fileSync);
+  }
+
+  close(): void {}
+
+  #pathOf(location: Location): string {
+    return join(this.#parts.rootPath, location);
+  }
+}
+
+/** undefined for a path that is not. */
+const below = (rootPath: string, path: string): string | undefined =>
+  path.startsWith(rootPath + sep) ? relative(rootPath, path) : undefined;

@@ -1,0 +1,158 @@
+import { randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { copyFile, link, lstat, mkdir, open, readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
+
+interface FolderStoreParts {
+  /** An absolute path; keys are relative to it. */
+  readonly root: string;
+  /** These make durable what a file holds, that it is there under its name, and that names went from a folder. */
+  readonly syncContent: (path: string) => Promise<void>;
+  readonly syncName: (path: string) => Promise<void>;
+  readonly syncRemovals: (folder: string) => Promise<void>;
+}
+
+/**
+ * A folder as an object store. An object is made by `link`, which fails if there is one, and replaced by `rename`: a reader sees all of
+ * it or what was there before. A crash leaves at most a draft, which no program takes for anything else. A copy is durable with the
+ * version that names it. What is no plain file, such as a link to another place, is not there.
+ */
+export class FolderStore implements ObjectStore {
+  /** What is asked is done before the call returns. */
+  readonly refusedAfterMs: number = 0;
+  readonly #parts: FolderStoreParts;
+  readonly #draftMark = `${draftMark}${randomUUID()}-`;
+
+  constructor(parts: FolderStoreParts) {
+    this.#parts = parts;
+  }
+
+  async putIfAbsent(key: string, content: Uint8Array): Promise<boolean> {
+    try {
+      await this.#write(key, content, link);
+      return true;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      return false;
+    }
+  }
+
+  put(key: string, content: Content): Promise<void> {
+    return this.#write(key, content, rename);
+  }
+
+  async #write(key: string, content: Content, publish: (draft: string, path: string) => Promise<void>): Promise<void> {
+    const path = join(this.#parts.root, key);
+    const draft = join(dirname(path), `${this.#draftMark}${randomUUID()}`);
+    await mkdir(dirname(path), { recursive: true });
+    await this.#removeDrafts(dirname(path));
+    try {
+      await (content instanceof Uint8Array ? writeFile(draft, content) : copyFile(content.path, draft));
+      await this.#parts.syncContent(draft);
+      await publish(draft, path);
+    } finally {
+      await rm(draft, { force: true });
+    }
+    await this.#parts.syncName(path);
+  }
+
+  /** Those that a process before has left: only one writes to a folder. */
+  async #removeDrafts(folder: string): Promise<void> {
+    for (const name of await readdir(folder)) {
+      const isLeft = name.startsWith(draftMark) && !name.startsWith(this.#draftMark);
+      if (isLeft) await rm(join(folder, name), { force: true });
+    }
+  }
+
+  async get(key: string, range?: ByteRange): Promise<Buffer | undefined> {
+    const file = await open(join(this.#parts.root, key), plainFile).catch(undefinedIfNoFile);
+    if (file === undefined) return undefined;
+    try {
+      const found = await file.stat();
+      if (!found.isFile()) return undefined;
+      if (range === undefined) return await file.readFile();
+      const bytes = Buffer.alloc(Math.max(0, Math.min(range.end, found.size) - range.start));
+      const { bytesRead } = await file.read(bytes, 0, bytes.length, range.start);
+      return bytes.subarray(0, bytesRead);
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Lance never changes a file, so a hard link is as good as a copy, and takes no space. */
+  async copy(from: string, to: string): Promise<void> {
+    const [source, target] = [from, to].map((key) => join(this.#parts.root, key)) as [string, string];
+    await mkdir(dirname(target), { recursive: true });
+    try {
+      await link(source, target);
+    } catch (error) {
+      if (!needsCopy.has((error as NodeJS.ErrnoException).code ?? '')) throw error;
+      await copyFile(source, target, constants.COPYFILE_EXCL);
+    }
+  }
+
+  /** One object by its key is found without a listing. */
+  async *list({ prefix, most = Number.POSITIVE_INFINITY }: ListRequest): AsyncIterable<StoredObject> {
+    const exact = most === 1 ? await this.#lookAt(prefix) : undefined;
+    if (exact !== undefined) {
+      yield exact;
+      return;
+    }
+    let left = most;
+    for await (const key of this.#keysBelow(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix)) {
+      const found = await this.#lookAt(key);
+      if (found === undefined) continue;
+      if (left-- <= 0) return;
+      yield found;
+    }
+  }
+
+  /** In the order of their bytes, in which a folder's name ends with a slash. */
+  async *#keysBelow(folder: string, prefix: string): AsyncIterable<string> {
+    const entries = await readdir(join(this.#parts.root, folder), { withFileTypes: true }).catch(undefinedIfNoFile);
+    const keys = (entries ?? [])
+      .filter(({ name }) => !name.startsWith(draftMark))
+      .map((entry) => `${folder}${entry.name}${entry.isDirectory() ? '/' : ''}`)
+      .filter((key) => key.startsWith(prefix) || prefix.startsWith(key))
+      .sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+    for (const key of keys) {
+      if (key.endsWith('/')) yield* this.#keysBelow(key, prefix);
+      else yield key;
+    }
+  }
+
+  async #lookAt(key: string): Promise<StoredObject | undefined> {
+    const found = await lstat(join(this.#parts.root, key)).catch(undefinedIfNoFile);
+    if (found?.isFile() !== true) return undefined;
+    return { key, bytes: found.size, modifiedAtMs: found.mtimeMs, tag: `${found.ino}-${found.mtimeMs}-${found.size}` };
+  }
+
+  async delete(keys: readonly string[]): Promise<void> {
+    const paths = keys.map((key) => join(this.#parts.root, key));
+    for (const path of paths) await rm(path, { force: true });
+    for (const folder of new Set(paths.map((path) => dirname(path)))) {
+      // An index is a folder, which goes with its last file.
+      const isGone = basename(dirname(folder)) === '_indices' && (await rmdir(folder).then(() => true, falseIfUsed));
+      await this.#parts.syncRemovals(isGone ? dirname(folder) : folder);
+    }
+  }
+
+  close(): void {}
+}
+
+const draftMark = '.lancegate-draft-';
+/** Does not wait for the other end of a pipe. */
+const plainFile = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+/** Where a file has as many links as it can have, or the file system has none. */
+const needsCopy: ReadonlySet<string> = new Set(['EMLINK', 'EXDEV', 'EPERM', 'ENOTSUP']);
+const noFile: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', 'EISDIR', 'ENXIO']);
+
+function undefinedIfNoFile(error: NodeJS.ErrnoException): undefined {
+  if (!noFile.has(error.code ?? '')) throw error;
+}
+
+function falseIfUsed(error: NodeJS.ErrnoException): false {
+  if (error.code === 'ENOTEMPTY' || noFile.has(error.code ?? '')) return false;
+  throw error;
+}
