@@ -61,9 +61,10 @@ async function whileVersionsGo(t: TestContext) {
 
 test('while versions are removed other jobs go on, but no second removal, and closing waits for it (P8)', async (t) => {
   const { ended, scheduler, growOld, commits, lines, prunedVersions, prunings } = await whileVersionsGo(t);
-  assert.deepEqual(lines(), []);
+  const compactions = () => lines().filter(({ job }) => job === 'compact').length;
+  const before = compactions(); // a table that grew old is put in order, too
   await commits(40);
-  await eventually('a compaction meanwhile', () => lines().some(({ job }) => job === 'compact'));
+  await eventually('a compaction meanwhile', () => compactions() > before);
   growOld();
   await commits(5);
   assert.deepEqual([prunings(), prunedVersions()], [1, 0]);
