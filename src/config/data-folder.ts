@@ -1,6 +1,6 @@
 /** What lies where in the data folder. Nothing else knows these names. */
-import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 
 export interface DataFolder {
   readonly root: string;
@@ -51,7 +51,7 @@ const privateFolder = 0o700;
  */
 export function makeDataFolder(root: string, user: UserId = process.getuid?.()): PrivateFolder {
   requireOwn(root, user);
-  mkdirSync(root, { recursive: true, mode: privateFolder });
+  makePrivateFolder(root);
   requireOwn(root, user);
   const folder = dataFolderAt(root);
   const wasOpenAs = closeFolder(root);
@@ -59,9 +59,20 @@ export function makeDataFolder(root: string, user: UserId = process.getuid?.()):
   return { ...folder, wasOpenAs };
 }
 
-/** Creates a missing folder for its owner only; an existing one keeps its mode. */
+/**
+ * Creates a missing folder, and those above it, for its owner only; an existing one keeps its mode. Node's own recursion never ends
+ * where the folder above is there and takes none, as that of /proc.
+ */
 export function makePrivateFolder(path: string): void {
-  mkdirSync(path, { recursive: true, mode: privateFolder });
+  try {
+    mkdirSync(path, { mode: privateFolder });
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST' && statSync(path, { throwIfNoEntry: false })?.isDirectory() === true) return;
+    if (code !== 'ENOENT' || existsSync(dirname(path))) throw error;
+    makePrivateFolder(dirname(path));
+    makePrivateFolder(path);
+  }
 }
 
 /** As `makePrivateFolder`, and empties an existing one, which may be a file system of its own. A link is replaced, not followed. */

@@ -22,6 +22,13 @@ function withUmask(t: TestContext, umask: number): void {
 }
 
 describe('the data folder (P9)', () => {
+  test('below a folder that takes none is refused at once, and one is made with those above it', (t) => {
+    const deep = join(folderOf(t), 'a', 'b', 'data');
+    makeDataFolder(deep);
+    assert.equal(modeOf(deep), '700');
+    if (process.platform === 'linux') assert.throws(() => makeDataFolder('/proc/lancegate/data'), { code: 'ENOENT' });
+  });
+
   for (const umask of [0o000, 0o022]) {
     test(`is private with all that is in it, but for the files of tables, under umask ${umask.toString(8)}`, async (t) => {
       withUmask(t, umask);

@@ -210,12 +210,12 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     assert.match(error.message, /zz$/);
   });
 
-  test('a full disk is one for merges and creates, which show nothing before they are done, and unknown for maintenance', () => {
+  test('a full disk is one for what shows nothing before it is done, as a compaction in a shadow, and unknown for other maintenance', () => {
     const text = 'lance error: LanceError(IO): No space left on device (os error 28), /usr/local/cargo/x.rs:188:9';
     const kindOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter').kind;
     assert.deepEqual(
-      (['merge', 'create', 'append', 'local folder'] as const).map(kindOf),
-      Array(4).fill('StorageFull'),
+      (['merge', 'create', 'append', 'compaction', 'local folder'] as const).map(kindOf),
+      Array(5).fill('StorageFull'),
     );
     assert.deepEqual((['maintain', 'sync', 'branch'] as const).map(kindOf), Array(3).fill('Internal'));
   });

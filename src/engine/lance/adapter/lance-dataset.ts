@@ -253,7 +253,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   compact(spec: CompactionSpec): Promise<CompactionResult> {
-    return this.#commit('maintain', (table) => compactNative(table, spec));
+    return this.#commit(spec.isToRead ? 'compaction' : 'maintain', (table) => compactNative(table, spec));
   }
 
   optimize(supersededBeforeMs: number, confirm?: () => Promise<void>, signal = neverAborts): Promise<OptimizeResult> {

@@ -75,7 +75,7 @@ interface CommittedChange {
 export function prepare(
   dataset: CommittingDataset,
   compute: (version: number) => Promise<Preparation | undefined>,
-  call: EngineCall = 'maintain',
+  call: EngineCall = 'compaction',
 ): Promise<PreparedCommit | undefined> {
   return engineCall(call, async () => {
     const prepared = await compute(await dataset.version()).catch(undefinedIfRefused);

@@ -233,6 +233,7 @@ const unseenUntilDone: ReadonlySet<EngineCall> = new Set([
   'restore',
   'replace',
   'index',
+  'compaction',
   'new branch',
   'local folder',
 ]);
@@ -260,6 +261,8 @@ export type EngineCall =
   /** Who calls it undoes what a failure leaves. */
   | 'new branch'
   | 'maintain'
+  /** In a shadow. */
+  | 'compaction'
   | 'index'
   | 'sync'
   | 'remove';
@@ -280,6 +283,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   branch: branchRules,
   'new branch': branchRules,
   maintain: [panicked, ...rowRules, unreadableRows],
+  compaction: [panicked, ...rowRules, unreadableRows],
   index: [panicked, ...indexRules, ...rowRules, unreadableRows],
   sync: [],
   remove: [],
