@@ -11,7 +11,6 @@ export const serviceProbes: Probes = {
     const { openStore, requireAnswer } = await import('./engine/lance/store/open-store.ts');
     const place = await openStore(storageRoot, storageOptions);
     if (place !== undefined) await requireAnswer(place, storageRoot);
-    return place !== undefined;
   },
   async database({ catalogUrl, catalogPasswordFile }) {
     const { describeDatabase } = await import('./catalog/postgres/open-postgres-catalog.ts');

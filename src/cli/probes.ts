@@ -16,8 +16,8 @@ export interface FoundDatabase {
 export interface Probes {
   /** Loads the engine's native code, in a process of its own. */
   engine(): Promise<void>;
-  /** Lists the place in the object store; false where only the engine can ask that store. */
-  objectStore(config: Config): Promise<boolean>;
+  /** Lists the place in the object store. */
+  objectStore(config: Config): Promise<void>;
   /** Of `--catalog`. */
   database(config: Config): Promise<FoundDatabase>;
 }

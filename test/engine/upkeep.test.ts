@@ -7,9 +7,8 @@ import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Layout } from '#src/engine/port/upkeep.ts';
-import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
-import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
+import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -49,39 +48,13 @@ async function grownTable(t: TestContext): Promise<GrownTable> {
 }
 
 describe('the engine compacts a branch that nothing else can (P8)', () => {
-  test('and brings indexes up to date, but removes no version unless it is asked to', async (t) => {
+  test('and brings indexes up to date, but removes no version', async (t) => {
     const { dataset, outside } = await grownTable(t);
-    const { removedFragments, removedVersions } = await dataset.optimize(0);
-    assert.deepEqual([removedFragments, removedVersions], [2, 0]);
+    assert.equal((await dataset.optimize()).removedFragments, 2);
     const table = await outside();
     assert.equal((await table.indexStats('id_idx'))?.numUnindexedRows, 0);
     assert.equal((await table.listVersions())[0]?.version, 1);
     assert.equal(await table.countRows(), 1_030);
-  });
-
-  test('and removes versions that others took the place of, but none past a tag', async (t) => {
-    const { dataset, outside } = await grownTable(t);
-    const inAnHour = Date.now() + 3_600_000;
-    await (await (await outside()).tags()).create('mine', 2);
-    assert.equal((await dataset.optimize(inAnHour)).isHeldByTag, true);
-    assert.equal((await dataset.versionPage(allVersions))[0]?.version, 2);
-    await (await (await outside()).tags()).delete('mine');
-    const { removedVersions, isHeldByTag } = await dataset.optimize(inAnHour);
-    assert.deepEqual([removedVersions > 3, isHeldByTag], [true, false]);
-    assert.equal(await dataset.countRows(), 1_030);
-  });
-
-  test('and asks again before it removes versions, and removes none if another process owns the table (P1)', async (t) => {
-    const { dataset, outside } = await grownTable(t);
-    const moved = new LancegateError('WriterMoved', 'another replica owns the table');
-    const asked: number[] = [];
-    const confirm = async (): Promise<void> => {
-      asked.push((await (await outside()).stats()).fragmentStats.numFragments);
-      throw moved;
-    };
-    await assert.rejects(dataset.optimize(Date.now() + 3_600_000, confirm), moved);
-    assert.deepEqual(asked, [2], 'it is asked once the branch is compacted');
-    assert.equal((await dataset.versionPage(allVersions))[0]?.version, 1);
   });
 });
 
@@ -160,9 +133,7 @@ test('the layout shows each fragment, its deletions too', async (t) => {
   const { dataset } = await grownTable(t);
   const spec = { on: ['id'], whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true } as const;
   await dataset.merge({ ...spec, whenNotMatchedBySourceDelete: false, useIndex: true }, rows(5, 7), undefined);
-  const { rows: count, fragments, committedAtMs } = await dataset.layout();
-  const versions = await dataset.versionPage(allVersions);
-  assert.equal(committedAtMs, versions.at(-1)?.committedAtMs);
+  const { rows: count, fragments } = await dataset.layout();
   assert.equal(count, 1_030);
   assert.deepEqual(
     fragments.map((fragment) => [fragment.rows, fragment.deletedRows]),

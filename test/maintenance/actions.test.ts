@@ -248,16 +248,6 @@ test('a compaction leaves the fragments that an index is built from, and compact
   assert.equal((await layout()).fragments.length, 1);
 });
 
-test('where the engine alone removes versions, as on object stores, a client cannot delete any', async (t) => {
-  const { actions, target, dataset } = await maintained(t, () => ({ prune: async () => undefined }));
-  const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
-  await assert.rejects(actions.removeVersions(target, all, inAnHour()), {
-    kind: 'Unsupported',
-    message: /object store/,
-  });
-  assert.equal((await dataset.versionPage(allVersions)).length, 4);
-});
-
 test('a replica that has lost the table removes no version of it, neither by itself nor for a client (P3)', async (t) => {
   const confirm = () => Promise.reject(new LancegateError('WriterMoved', 'moved'));
   const { actions, target, dataset } = await maintained(t, undefined, { confirm });

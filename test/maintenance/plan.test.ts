@@ -14,7 +14,7 @@ const withoutIds = (all: readonly FragmentFacts[]): FragmentFacts[] =>
 
 function layoutOf(all: readonly FragmentFacts[], indexes: readonly IndexFacts[] = [], rowBytes = 24): Layout {
   const rows = all.reduce((sum, each) => sum + each.rows - each.deletedRows, 0);
-  return { committedAtMs: undefined, rows, fragments: all, bytes: rows * rowBytes, indexes };
+  return { rows, fragments: all, bytes: rows * rowBytes, indexes };
 }
 const ofMerges = (rows: number, unindexedRows: number): IndexFacts => ({
   ...{ name: 'id_idx', columns: ['id'], rows, unindexedRows, spec: btreeOn('id'), isPlain: true },

@@ -7,8 +7,8 @@ export const lookAtStore: Look = async ({ config, context }) => {
   const { storageRoot } = config;
   if (!storageRoot.includes('://')) return ok(`the tables are in the folder ${storageRoot}`);
   try {
-    const isAsked = await context.probes.objectStore(config);
-    return ok(isAsked ? `${storageRoot} answers` : `${storageRoot} was not asked: only the engine can`);
+    await context.probes.objectStore(config);
+    return ok(`${storageRoot} answers`);
   } catch (error) {
     const said = error instanceof Error ? plain(error.message) : reasonOf(error);
     return failed(said, 'check --storage-root, and region, endpoint and credentials in LANCEGATE_STORAGE_OPTIONS');

@@ -45,13 +45,9 @@ export interface VersionPage {
 export interface StoredVersion {
   readonly version: number;
   readonly committedAtMs: number;
-  /**
-   * The manifest, relative to the location of the dataset. On object stores without an adapter this is the name that the engine gives
-   * to manifests of new datasets.
-   */
+  /** The manifest, relative to the location of the dataset. */
   readonly manifestPath: string;
-  /** undefined on object stores without an adapter. */
-  readonly manifestBytes: number | undefined;
+  readonly manifestBytes: number;
   /** The tag that an object store gives to the manifest. */
   readonly manifestTag?: string;
 }

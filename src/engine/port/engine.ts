@@ -70,7 +70,7 @@ export interface ClonedVersion {
 
 /**
  * A table that cannot be seen before `commit`, which makes it version 1 of its location, whatever number of appends it took. To be
- * ended by `commit` or `discard`. Where only the engine makes commits each append is one, and can be seen.
+ * ended by `commit` or `discard`.
  */
 export interface StagedTable {
   /** The first one decides the columns, also without rows. */

@@ -65,8 +65,6 @@ export interface IndexBuild extends Pick<ReaderChange, 'store' | 'location' | 'b
 
 /** What the engine does when it compacts a dataset. Indexes that it has are brought up to date. */
 export interface CompactionSpec {
-  /** Versions that were superseded before are removed; 0 for none. */
-  readonly supersededBeforeMs: number;
   /** Whether what it wrote is read. */
   readonly isToRead: boolean;
 }
@@ -74,8 +72,6 @@ export interface CompactionSpec {
 export interface CompactionResult {
   /** How many fewer fragments there are. */
   readonly removedFragments: number;
-  readonly removedVersions: number;
-  readonly removedBytes: number;
   /** False where it was read, and cannot be. */
   readonly isReadable: boolean;
 }

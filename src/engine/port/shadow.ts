@@ -24,8 +24,8 @@ interface ShadowRows {
  * makes all of them one version of the branch, directly after `baseVersion`, or none. To be ended by `commit` or `discard`. After an
  * error only `discard` is allowed.
  *
- * On object stores without an adapter, and for tables that only the engine may write (docs/design/shadows-and-workers.md), each step
- * commits to the branch itself: steps are seen before `commit`, and `discard` does not undo them.
+ * For tables that only the engine may write (docs/design/shadows-and-workers.md) each step commits to the branch itself: steps are
+ * seen before `commit`, and `discard` does not undo them.
  */
 export interface Shadow extends ShadowRows {
   readonly baseVersion: number;

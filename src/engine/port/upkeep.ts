@@ -1,13 +1,11 @@
 /** Maintenance of a branch: the facts that decide what pays, and the work itself. */
 import type { IndexSpec } from './index-spec.ts';
-import type { IndexBuildScope } from './reader-work.ts';
+import type { CompactionResult, IndexBuildScope } from './reader-work.ts';
 
 /** How a branch is stored. */
 export interface Layout {
-  /** When the version was committed, by the clock of its writer. undefined where only the engine makes commits. */
-  readonly committedAtMs: number | undefined;
   readonly rows: number;
-  /** Oldest first. Where only the engine makes commits, all count as of one size. */
+  /** Oldest first. */
   readonly fragments: readonly FragmentFacts[];
   /** The size of data and indexes, as far as this version needs them. */
   readonly bytes: number;
@@ -62,11 +60,6 @@ export interface PruneResult {
   readonly isHeldByTag: boolean;
 }
 
-export interface OptimizeResult extends PruneResult {
-  /** How many fewer fragments there are. */
-  readonly removedFragments: number;
-}
-
 /** A result that was computed in a shadow, concurrently with the writers of a branch. Nothing of it is visible before `commit`. */
 export interface PreparedCommit {
   /**
@@ -96,15 +89,13 @@ export interface Upkeep {
    */
   prepareCompaction(fragments: readonly number[], signal?: AbortSignal): Promise<PreparedCommit | undefined>;
   /**
-   * For a branch that `prepareCompaction` cannot take: the engine compacts it, removes versions as `prune` (none for 0), and
-   * brings all indexes up to date, as `prepareCompaction` in a process of its own. The caller holds the branch's lock: a commit
-   * meanwhile is a conflict. `confirm`: as that of `PruneRequest`, once before all that is removed.
+   * For a branch that `prepareCompaction` cannot take: the engine compacts it, and brings all indexes up to date, as
+   * `prepareCompaction` in a process of its own. The caller holds the branch's lock: a commit meanwhile is a conflict.
    */
-  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>, signal?: AbortSignal): Promise<OptimizeResult>;
+  optimize(signal?: AbortSignal): Promise<Pick<CompactionResult, 'removedFragments'>>;
   /**
    * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
-   * writers. On object stores versions of the last half hour stay. undefined where only the engine
-   * makes commits.
+   * writers. On object stores versions of the last half hour stay.
    */
-  prune(request: PruneRequest): Promise<PruneResult | undefined>;
+  prune(request: PruneRequest): Promise<PruneResult>;
 }

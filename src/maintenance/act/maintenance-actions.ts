@@ -74,7 +74,7 @@ export class MaintenanceActions {
       const all = layout.fragments.flatMap(({ id }) => id ?? []);
       const compacted =
         fragments === 'all' && !isConcurrent(layout)
-          ? await this.#compactLocked(target, dataset, layout, { signal })
+          ? await this.#compactLocked(target, dataset, layout, signal)
           : await this.#compact(target, dataset, fragments === 'all' ? all : fragments, signal);
       const durationMs = performance.now() - startMs;
       return { job: 'compact', branch: target.branch, reason, ...compacted, indexed: [], durationMs };
@@ -146,23 +146,16 @@ export class MaintenanceActions {
     return this.#access.onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs));
   }
 
-  /** Removes versions in these ranges, but for those that pruning would leave there at any age. `Unsupported` where only the engine makes commits. */
+  /** Removes versions in these ranges, but for those that pruning would leave there at any age. */
   removeVersions(
     target: BranchRef,
     within: readonly VersionRange[],
     supersededBeforeMs: number,
   ): Promise<PruneReport | undefined> {
     return this.#access.onTable(target, (dataset) =>
-      this.#whileTagsStand(target, dataset, 'by hand', async (keptFromVersion) => {
-        const removed = await dataset.prune({
-          supersededBeforeMs,
-          keptFromVersion,
-          within,
-          confirm: this.#confirms(target),
-        });
-        if (removed !== undefined) return removed;
-        throw new LancegateError('Unsupported', 'versions of a table on an object store are removed by maintain alone');
-      }),
+      this.#whileTagsStand(target, dataset, 'by hand', (keptFromVersion) =>
+        dataset.prune({ supersededBeforeMs, keptFromVersion, within, confirm: this.#confirms(target) }),
+      ),
     );
   }
 
@@ -198,7 +191,7 @@ export class MaintenanceActions {
     { table, tableId, branch }: BranchRef,
     dataset: MaintainedBranch,
     { indexes }: Layout,
-    { supersededBeforeMs = 0, signal }: { readonly supersededBeforeMs?: number; readonly signal?: AbortSignal },
+    signal: AbortSignal,
   ): Promise<Compacted> {
     if (branch !== undefined && indexes.length > 0) {
       throw new LancegateError(
@@ -212,9 +205,14 @@ export class MaintenanceActions {
     try {
       await dataset.refresh('to write');
       await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
-      const result = await dataset.optimize(supersededBeforeMs, this.#confirms({ table }), signal);
+      const result = await dataset.optimize(signal);
       await recoveryMarks.acknowledge(tableId, branch, dataset);
-      return { ...result, isMade: result.removedFragments > 0, lockedMs: performance.now() - startMs };
+      return {
+        ...nothingRemoved,
+        ...result,
+        isMade: result.removedFragments > 0,
+        lockedMs: performance.now() - startMs,
+      };
     } finally {
       release();
     }
@@ -226,13 +224,8 @@ export class MaintenanceActions {
     reason: PruneReport['reason'],
     supersededBeforeMs: number,
   ): Promise<PruneReport> {
-    return this.#whileTagsStand(
-      target,
-      dataset,
-      reason,
-      async (keptFromVersion) =>
-        (await dataset.prune({ supersededBeforeMs, keptFromVersion, confirm: this.#confirms(target) })) ??
-        (await this.#compactLocked(target, dataset, await dataset.layout(), { supersededBeforeMs })),
+    return this.#whileTagsStand(target, dataset, reason, (keptFromVersion) =>
+      dataset.prune({ supersededBeforeMs, keptFromVersion, confirm: this.#confirms(target) }),
     );
   }
 

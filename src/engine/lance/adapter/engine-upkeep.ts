@@ -2,36 +2,27 @@
 import type { Field, Schema } from '../../../arrow/schema/schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { ManifestChange } from '../../port/change.ts';
-import type { StoredBranch, StoredVersion, TableStatistics } from '../../port/dataset.ts';
+import type { StoredBranch, TableStatistics } from '../../port/dataset.ts';
 import { plainIndexName } from '../../port/index-spec.ts';
-import type { CompactionResult } from '../../port/reader-work.ts';
 import type { StoredTag } from '../../port/stored-tags.ts';
-import type { FragmentFacts, IndexFacts, Layout, OptimizeResult, PruneResult } from '../../port/upkeep.ts';
-import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
+import type { FragmentFacts, IndexFacts, Layout } from '../../port/upkeep.ts';
 import type { NamedVersions } from '../durability/prune-versions.ts';
 import type { NewBranch } from '../durability/stored-branch.ts';
 import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.ts';
 import { specOf } from '../native/native-index.ts';
 import type { RequireReadable } from './surroundings.ts';
 
-/** `versionsFolder` where the table is on a file system. */
-export async function layoutOf(
-  table: NativeTable,
-  schema: Schema,
-  versionsFolder: string | undefined,
-): Promise<Layout> {
-  const { totalBytes, numRows, fragmentStats } = await table.stats();
+/** `file`: the manifest of its version. */
+export async function layoutOf(table: NativeTable, schema: Schema, file: Buffer): Promise<Layout> {
+  const { totalBytes, numRows } = await table.stats();
   const indexes = await table.listIndices();
-  const file = versionsFolder === undefined ? undefined : readManifest(versionsFolder, await table.version());
-  const manifest = file && parseManifest(file.bytes);
+  const { fragments } = parseManifest(file);
   return {
-    committedAtMs: manifest?.committedAtMs,
     rows: numRows,
-    fragments: manifest ? factsOf(manifest.fragments, schema) : alike(fragmentStats.numFragments, numRows),
+    fragments: factsOf(fragments, schema),
     bytes: totalBytes,
     indexes: indexes.map(factsOfIndex),
   };
@@ -39,11 +30,11 @@ export async function layoutOf(
 
 /** Of a version without indexes, by its manifest alone; undefined for any other. */
 export function plainLayoutOf(file: Buffer, schema: Schema): Layout | undefined {
-  const { committedAtMs, fragments, files, indexes } = parseManifest(file);
+  const { fragments, files, indexes } = parseManifest(file);
   if (indexes.length > 0) return undefined;
   const rows = fragments.reduce((sum, fragment) => sum + fragment.rows - fragment.deletedRows, 0);
   const bytes = files.reduce((sum, { kind, sizeBytes = 0 }) => sum + (kind === 'data' ? sizeBytes : 0), 0);
-  return { committedAtMs, rows, fragments: factsOf(fragments, schema), bytes, indexes: [] };
+  return { rows, fragments: factsOf(fragments, schema), bytes, indexes: [] };
 }
 
 function factsOfIndex(index: NativeIndex): IndexFacts {
@@ -62,18 +53,6 @@ function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly
 const holdsBlobs = ({ metadata, children }: Field): boolean =>
   [...metadata].some(([key, value]) => key.includes('blob') || value.includes('blob')) || children.some(holdsBlobs);
 
-const alike = (count: number, rows: number): readonly FragmentFacts[] =>
-  Array.from({ length: count }, () => ({ rows: rows / count, deletedRows: 0 }));
-
-export type VersionFacts = Pick<StoredVersion, 'version' | 'committedAtMs'>;
-
-/** Ascending. The engine reads every manifest, 0.1 ms each. */
-export async function versionsOf(table: NativeTable): Promise<readonly VersionFacts[]> {
-  return (await table.listVersions())
-    .map(({ version, timestamp }) => ({ version, committedAtMs: Math.floor(timestamp / 1_000) }))
-    .sort((a, b) => a.version - b.version);
-}
-
 export async function namedVersions(
   table: NativeTable,
   branch: string | undefined,
@@ -86,46 +65,6 @@ export async function namedVersions(
     parents: new Set(children.map(({ parentVersion }) => parentVersion)),
   };
 }
-
-/**
- * As `Dataset.optimize`. The engine refuses to remove versions past one that a tag names, once it has compacted. Files that no
- * version names it leaves alone while they are younger than a week, because they may belong to a commit under way.
- */
-export async function optimize(
-  table: NativeTable,
-  compact: CompactUntil,
-  supersededBeforeMs: number,
-  confirm?: () => Promise<void>,
-): Promise<OptimizeResult> {
-  const before = supersededBeforeMs === 0 ? [] : await versionsOf(table);
-  const { removedFragments } = await compact(0);
-  const oldMs = newestAt(before, supersededBeforeMs);
-  if (oldMs === 0) return { removedFragments, removedVersions: 0, removedBytes: 0, isHeldByTag: false };
-  await new ConfirmedRemovals(confirm).next();
-  return { removedFragments, ...(await pruneByEngine(table, compact, before, oldMs)) };
-}
-
-/** Compacts, and removes versions that were superseded before; none for 0. */
-type CompactUntil = (supersededBeforeMs: number) => Promise<CompactionResult>;
-
-/** The engine has no call that only removes; this one finds nothing that it has not compacted just before. */
-async function pruneByEngine(
-  table: NativeTable,
-  compact: CompactUntil,
-  versions: readonly VersionFacts[],
-  oldMs: number,
-): Promise<PruneResult> {
-  const tags = Object.values(await (await table.tags()).list());
-  const tagged = new Set(tags.map(({ version }) => version)); // of any branch: too many is harmless
-  const taggedAtMs = versions.find(({ version }) => tagged.has(version))?.committedAtMs;
-  const beforeMs = Math.min(oldMs, taggedAtMs ?? oldMs);
-  const { removedVersions, removedBytes } = await compact(beforeMs);
-  return { removedVersions, removedBytes, isHeldByTag: beforeMs < oldMs };
-}
-
-/** When the version that was the newest at that time was committed: older ones were superseded. 0 if there was none. */
-const newestAt = (versions: readonly VersionFacts[], atMs: number): number =>
-  versions.findLast(({ committedAtMs }) => committedAtMs <= atMs)?.committedAtMs ?? 0;
 
 export async function statisticsOf(table: NativeTable): Promise<TableStatistics> {
   const { totalBytes, numRows, numIndices, fragmentStats } = await table.stats();

@@ -23,7 +23,7 @@ import {
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
 import type { Tags } from '../../port/stored-tags.ts';
-import type { Layout, OptimizeResult, PreparedCommit, PruneRequest, PruneResult } from '../../port/upkeep.ts';
+import type { Layout, PreparedCommit, PruneRequest, PruneResult } from '../../port/upkeep.ts';
 import { type CommittingDataset, prepare, prepareCompaction, prepareIndex } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
@@ -39,15 +39,7 @@ import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import type { BranchStorage } from '../storage/branch-storage.ts';
 import { DatasetTags } from '../storage/dataset-tags.ts';
-import {
-  branchesOf,
-  commitManifest,
-  createBranch,
-  layoutOf,
-  namedVersions,
-  optimize,
-  plainLayoutOf,
-} from './engine-upkeep.ts';
+import { branchesOf, commitManifest, createBranch, layoutOf, namedVersions, plainLayoutOf } from './engine-upkeep.ts';
 import { LanceSnapshot } from './lance-snapshot.ts';
 import { StoredIndexes } from './stored-indexes.ts';
 import type { DatasetBuilds, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
@@ -229,8 +221,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return engineCall('maintain', async () => {
       const version = await this.head.readableVersion();
       const manifest = await this.#storage?.take(version);
-      const plain = manifest && plainLayoutOf(manifest.bytes, await this.schema());
-      return plain ?? layoutOf(await this.head.table(), await this.schema(), this.#storage?.versionsFolder);
+      if (manifest === undefined)
+        throw new LancegateError('TableVersionNotFound', `the table has no version ${version}`);
+      const schema = await this.schema();
+      return plainLayoutOf(manifest.bytes, schema) ?? layoutOf(await this.head.table(), schema, manifest.bytes);
     });
   }
 
@@ -256,26 +250,23 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return this.#commit(spec.isToRead ? 'compaction' : 'maintain', (table) => compactNative(table, spec));
   }
 
-  optimize(supersededBeforeMs: number, confirm?: () => Promise<void>, signal = neverAborts): Promise<OptimizeResult> {
+  optimize(signal = neverAborts): Promise<Pick<CompactionResult, 'removedFragments'>> {
     return engineCall('maintain', async () => {
-      const compact = async (beforeMs: number) => {
-        const spec = { supersededBeforeMs: beforeMs, isToRead: false };
-        try {
-          return await this.#builds.compact({ spec, version: await this.head.version(), signal });
-        } finally {
-          await this.head.refresh('to read');
-        }
-      };
       this.head.requireWritable();
-      return optimize(await this.head.table(), compact, supersededBeforeMs, confirm);
+      try {
+        const spec = { isToRead: false };
+        return await this.#builds.compact({ spec, version: await this.head.version(), signal });
+      } finally {
+        await this.head.refresh('to read');
+      }
     });
   }
 
-  prune(request: PruneRequest): Promise<PruneResult | undefined> {
+  prune(request: PruneRequest): Promise<PruneResult> {
     return engineCall('maintain', async () => {
       this.head.requireWritable();
       const storage = this.#storage;
-      if (storage === undefined) return undefined;
+      if (storage === undefined) throw new LancegateError('Internal', 'a version by itself is not pruned');
       const named = await namedVersions(await this.head.table(), this.#branch, await this.tags.list());
       return storage.prune({ ...request, ...named });
     });

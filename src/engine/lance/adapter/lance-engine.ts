@@ -138,10 +138,10 @@ export class LanceEngine implements Engine {
         await requireReadable(branch, version);
         return this.#openVersion(request, version, watch.opened);
       }
-      return new LanceDataset(() => this.#openNewest(request), {
-        ...{ branch, storage, watch, requireReadable },
+      const openNewest = () => this.#openNewest(request);
+      return new LanceDataset(watch.opensAtOnce ? await openNewest() : openNewest, {
+        ...{ branch, openNewest, storage, watch, requireReadable },
         ...this.#otherProcesses.ofBranch(location, branch),
-        openNewest: () => this.#openNewest(request),
         commits: this.#ownCommits(request, storage),
         onBranchDeleted: (gone) => this.#forgetShadows(location, gone),
       });

@@ -195,7 +195,7 @@ export async function prepareCompaction(
     only: new Set(ids),
     hasJsonAsBytes: true,
   });
-  const spec = { supersededBeforeMs: 0, isToRead: true };
+  const spec = { isToRead: true };
   let isReadable = false;
   const staged = await staging.change(shadow, async (open, name) => {
     ({ isReadable } = await (compactInProcess?.(name, spec, signal) ??

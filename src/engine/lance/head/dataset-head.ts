@@ -36,7 +36,9 @@ export class DatasetHead {
     this.#open = typeof handle === 'function' ? handle : async () => handle;
     this.#watch = watch;
     this.#state = state;
-    if (watch !== undefined) this.#follow(watch.opened);
+    if (watch === undefined) return;
+    if (this.#handle === undefined) this.#follow(watch.opened);
+    else this.#state = watch.opened;
   }
 
   async version(): Promise<number> {

@@ -6,6 +6,8 @@ import type { BranchState } from './branch-state.ts';
 export interface HeadWatch {
   /** The newest version when the dataset was opened. */
   readonly opened: BranchState;
+  /** The engine's table is opened with the dataset, whose reads are then of one version until it moves. Elsewhere that takes requests. */
+  readonly opensAtOnce: boolean;
   /** Another table or branch has taken the place of the one that was opened. */
   readonly isReplaced: boolean;
   /**

@@ -6,19 +6,14 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import type { CompactionResult, CompactionSpec } from '../../port/reader-work.ts';
 import { type NativeTable, queryOf, resultsOf } from './native.ts';
 
-/** A time before that of all versions. The engine takes 0 as none given. */
+/** The engine removes versions from before this time: none. It takes 0 as none given. */
 const beforeAllMs = 1;
 
 /** As `EngineWrites.compact`. */
-export async function compactNative(
-  table: NativeTable,
-  { supersededBeforeMs, isToRead }: CompactionSpec,
-): Promise<CompactionResult> {
-  const { compaction, prune } = await table.optimize(Math.max(beforeAllMs, Math.floor(supersededBeforeMs)), false);
+export async function compactNative(table: NativeTable, { isToRead }: CompactionSpec): Promise<CompactionResult> {
+  const { compaction } = await table.optimize(beforeAllMs, false);
   return {
     removedFragments: compaction.fragmentsRemoved - compaction.fragmentsAdded,
-    removedVersions: prune.oldVersionsRemoved,
-    removedBytes: prune.bytesRemoved,
     isReadable: !isToRead || (await hasReadableDictionaries(table)),
   };
 }

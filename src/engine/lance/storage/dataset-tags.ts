@@ -37,7 +37,7 @@ export class DatasetTags implements Tags {
   }
 
   remove(name: string): Promise<void> {
-    return engineCall('sync', () => this.#store.delete([this.#keyOf(name)]));
+    return engineCall('replace', () => this.#store.delete([this.#keyOf(name)]));
   }
 
   #keyOf(name: string): string {

@@ -137,6 +137,7 @@ export class FolderBranch implements BranchStorage {
 /** Of a dataset that was opened at this state of its branch. */
 class FolderWatch implements HeadWatch {
   readonly opened: BranchState;
+  readonly opensAtOnce = true;
   readonly columns = undefined;
   readonly #folder: VersionsFolder;
 

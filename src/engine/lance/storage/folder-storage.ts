@@ -10,6 +10,7 @@ import { Durability, type FileSync } from '../durability/durability.ts';
 import type { MachineStart } from '../durability/machine-start.ts';
 import { recoverBranch } from '../durability/recover-branch.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
+import { engineCall } from '../native/translate-errors.ts';
 import { FolderStore } from '../store/folder-store.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 import type { BranchStorage, TableStorage } from './branch-storage.ts';
@@ -38,8 +39,9 @@ export class FolderStorage implements TableStorage {
     this.#store = new FolderStore({
       root: rootPath,
       syncContent: (path) => fileSync.file(path),
-      syncName: (path) => sync().fileWritten(path),
-      syncRemovals: (folder) => sync().namesChanged(folder),
+      // By now it is done, and only not durable.
+      syncName: (path) => engineCall('sync', () => sync().fileWritten(path)),
+      syncRemovals: (folder) => engineCall('sync', () => sync().namesChanged(folder)),
     });
   }
 

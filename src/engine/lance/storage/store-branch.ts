@@ -94,6 +94,7 @@ function stateOf({ versionsFolder }: BranchMirror, version: number): BranchState
 }
 
 class StoreWatch implements HeadWatch {
+  readonly opensAtOnce = false;
   readonly opened: BranchState;
   readonly #mirror: BranchMirror;
   readonly #incarnation: number;
