@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { location, mirroredBranch } from '#test/fixtures/mirrored-branch.ts';
 import { startTestService } from '#test/fixtures/service.ts';
+import { part, transact } from '#test/http/multipart-body.ts';
 import { stream } from '#test/http/rows.ts';
 import { SmallDisk } from './small-disk.ts';
 
@@ -50,6 +51,13 @@ test('each write to a storage that is read-only is 503 with nothing written, and
   for (const id of [4, 5, 6, 7]) await done('t/insert', rows([id]));
   mountedAs('ro');
   t.after(() => mountedAs('rw'));
+  const both = [
+    part('gone', { operation: 'delete', predicate: 'id = 1' }),
+    part('put', { operation: 'merge_insert', on: 'id', source: 'rows' }),
+    part('rows', rows([1, 8])),
+  ];
+  const several = await transact(service, 't', both);
+  assert.deepEqual([several.status, several.body.error], [503, 'the storage is read-only; nothing was written']);
   for (const [route, body] of writes) {
     const { status, body: answer } = await post(route, body);
     assert.deepEqual([route, status, answer.error], [route, 503, 'the storage is read-only; nothing was written']);
