@@ -181,11 +181,13 @@ export function notTheFirstStep(error: unknown): never {
   throw new LancegateError('Internal', 'the storage or the catalog refused a later step', { cause: error });
 }
 
-/** For steps that a storage that is read-only refuses from the first on, whichever of them looks for the first time. */
-export function notTheFirstUpkeep(error: unknown): never {
-  if (error instanceof LancegateError && error.internal?.isReadOnly === true) throw error;
-  return notTheFirstStep(error);
-}
+/** As `notTheFirstStep` where an earlier one has done something. */
+export const notTheFirstStepIf =
+  (hasDone: boolean) =>
+  (error: unknown): never => {
+    if (hasDone) notTheFirstStep(error);
+    throw error;
+  };
 
 const isOfStorage = (error: unknown): boolean => error instanceof LancegateError && storageErrors.has(error.kind);
 

@@ -1,7 +1,7 @@
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { VersionRange } from '../engine/port/upkeep.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { isStorageFull } from '../kernel/errors.ts';
+import { isStorageFull, notTheFirstStepIf } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -122,13 +122,18 @@ export class MaintenanceJobs {
     const { target } = watch;
     const pruned = await this.#prune(target, 'by hand');
     if (pruned === undefined) return [];
-    const compacted = await this.#compact(watch, { job: 'compact', reason: 'by hand', fragments: 'all' });
+    const compaction = { job: 'compact', reason: 'by hand', fragments: 'all' } as const;
+    const compacted = await this.#compact(watch, compaction).catch(notTheFirstStepIf(pruned.removedVersions > 0));
     const found = await actions.inspect(target);
     if (compacted === undefined || found === undefined) return [];
-    const indexed = [
-      ...(await this.#buildIndexes(watch, watch.toIndex(found), 'merges on the column')),
-      ...(await this.#buildIndexes(watch, specsOf(lateIndexes(found.layout)), 'by hand')),
-    ];
+    const hasDone = compacted.isMade || pruned.removedVersions > 0;
+    const wanted = await this.#buildIndexes(watch, watch.toIndex(found), 'merges on the column').catch(
+      notTheFirstStepIf(hasDone),
+    );
+    const late = await this.#buildIndexes(watch, specsOf(lateIndexes(found.layout)), 'by hand').catch(
+      notTheFirstStepIf(hasDone || wanted.length > 0),
+    );
+    const indexed = [...wanted, ...late];
     for (const { refusal } of indexed) if (refusal !== undefined) log.failed(target, 'index', refusal);
     const columns = indexed.flatMap(({ column, refusal }) => (refusal === undefined ? column : []));
     const { removedVersions, removedBytes, isHeldByTag } = pruned;
@@ -158,7 +163,9 @@ export class MaintenanceJobs {
     const { target } = watch;
     const reports: IndexReport[] = [];
     for (const spec of indexes) {
-      const report = await actions.buildIndex(target, spec, reason, stopping);
+      const report = await actions
+        .buildIndex(target, spec, reason, stopping)
+        .catch(notTheFirstStepIf(reports.length > 0));
       if (report === undefined) continue;
       reports.push(report);
       if (report.refusal !== undefined) continue;

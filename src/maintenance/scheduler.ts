@@ -8,7 +8,7 @@
  */
 import type { VersionRange } from '../engine/port/upkeep.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { LancegateError, notTheFirstStepIf } from '../kernel/errors.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts, ReadWriteLock } from '../kernel/read-write-lock.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -71,7 +71,7 @@ export class MaintenanceScheduler implements CommitObserver {
     const reports: JobReport[] = [];
     await this.#onBranches(main, async (target) => {
       const watch = this.#watched.get(keyOf(target)) ?? new BranchWatch(target, this.#deps.policy);
-      reports.push(...(await this.#jobs.maintainNow(watch)));
+      reports.push(...(await this.#jobs.maintainNow(watch).catch(notTheFirstStepIf(reports.length > 0))));
     });
     return reports;
   }

@@ -2,7 +2,6 @@ import Type from 'typebox';
 import { jsonRoute, Nothing, onceAnswer } from '../endpoint/json-route.ts';
 import { tableTarget, visibleTo } from '../endpoint/route.ts';
 import { answeredOnce } from '../idempotency/idempotency.ts';
-import { notTheFirstUpkeep } from '../kernel/errors.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import type { JobReport } from '../maintenance/report.ts';
 import type { MaintenanceScheduler } from '../maintenance/scheduler.ts';
@@ -16,7 +15,7 @@ const maintainTable =
     const record = await access.findCreated(table);
     const { id: tableId, location } = record;
     const main = { table, tableId, branch: undefined, location };
-    return access.onFilesOf(record, () => maintenance.maintainByHand(main).catch(notTheFirstUpkeep));
+    return access.onFilesOf(record, () => maintenance.maintainByHand(main));
   };
 
 const Jobs = Type.Object({

@@ -5,67 +5,41 @@ import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { eachWrite, someRows } from '#test/fixtures/each-write.ts';
 import { location, mirroredBranch } from '#test/fixtures/mirrored-branch.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { part, transact } from '#test/http/multipart-body.ts';
-import { stream } from '#test/http/rows.ts';
 import { SmallDisk } from './small-disk.ts';
 
 const root = join(tmpdir(), 'tables');
 const mountedAs = (mode: 'ro' | 'rw') => execFileSync('mount', ['-o', `remount,${mode}`, root]);
-const rows = (ids: readonly number[]): Buffer => stream({ id: ids, text: ids.map((id) => `row ${id}`) });
-
-/** What needs files of the table `t`, in the order of the routes' names. */
-const writes: readonly (readonly [route: string, body: object])[] = [
-  ['new/create', rows([1])],
-  ['t/create?mode=overwrite', rows([1])],
-  ['t/add_columns', { new_columns: [{ name: 'more', expression: 'id + 1' }] }],
-  ['t/alter_columns', { alterations: [{ path: 'text', rename: 'words' }] }],
-  ['t/branches/create', { name: 'b' }],
-  ['t/branches/delete', { name: 'kept' }],
-  ['t/create_scalar_index', { column: 'text', index_type: 'BTREE' }],
-  ['t/delete', { predicate: 'id = 1' }],
-  ['t/drop_columns', { columns: ['text'] }],
-  ['t/index/id_idx/drop', {}],
-  ['t/insert', rows([9])],
-  ['t/maintain', {}],
-  ['t/merge_insert?on=id', rows([1])],
-  ['t/restore', { version: 1 }],
-  ['t/schema_metadata/update', { a: 'b' }],
-  ['t/tags/create', { tag: 'new', version: 1 }],
-  ['t/tags/delete', { tag: 'kept' }],
-  ['t/tags/update', { tag: 'kept', version: 2 }],
-  ['t/update', { updates: [['text', "'x'"]], predicate: 'id = 1' }],
-  ['t/update_field_metadata', { updates: [{ path: 'text', metadata: { a: 'b' } }] }],
-  ['t/version/delete', { ranges: [{ start_version: 2, end_version: 4 }] }],
-];
 
 test('each write to a storage that is read-only is 503 with nothing written, and each read goes on', async (t) => {
   const service = await startTestService(t.after.bind(t), { STORAGE_ROOT: root, AUTO_MAINTENANCE: 'false' });
   const post = async (route: string, body: object = {}) => service.post(`/v1/table/${route}`, body);
   const done = async (route: string, body: object) => assert.equal((await post(route, body)).status, 200, route);
-  await done('t/create', rows([1, 2, 3]));
+  await done('t/create', someRows([1, 2, 3]));
   await done('t/create_scalar_index', { column: 'id', index_type: 'BTREE' });
   await done('t/tags/create', { tag: 'kept', version: 1 });
   await done('t/branches/create', { name: 'kept' });
-  for (const id of [4, 5, 6, 7]) await done('t/insert', rows([id]));
+  for (const id of [4, 5, 6, 7]) await done('t/insert', someRows([id]));
   mountedAs('ro');
   t.after(() => mountedAs('rw'));
   const both = [
     part('gone', { operation: 'delete', predicate: 'id = 1' }),
     part('put', { operation: 'merge_insert', on: 'id', source: 'rows' }),
-    part('rows', rows([1, 8])),
+    part('rows', someRows([1, 8])),
   ];
   const several = await transact(service, 't', both);
   assert.deepEqual([several.status, several.body.error], [503, 'the storage is read-only; nothing was written']);
-  for (const [route, body] of writes) {
+  for (const [route, body] of eachWrite) {
     const { status, body: answer } = await post(route, body);
     assert.deepEqual([route, status, answer.error], [route, 503, 'the storage is read-only; nothing was written']);
   }
   assert.equal((await post('t/count_rows')).body, 7);
   mountedAs('rw');
   await done('t/maintain', {});
-  await done('t/merge_insert?on=id', rows([1, 8]));
+  await done('t/merge_insert?on=id', someRows([1, 8]));
   assert.equal((await post('t/count_rows')).body, 8);
 });
 
@@ -76,9 +50,9 @@ test('a scratch folder that is a full file system of its own is emptied by a sta
   const service = await startTestService(t.after.bind(t), { DATA: data });
   assert.ok(!existsSync(join(data, 'scratch', 'filler')), 'a start empties it');
   disk.fillBytes(0);
-  assert.equal((await service.post('/v1/table/t/create', rows([1, 2]))).status, 200);
+  assert.equal((await service.post('/v1/table/t/create', someRows([1, 2]))).status, 200);
   const filtered = '/v1/table/t/merge_insert?on=id&when_matched_update_all_filt=target.id%20%3D%201';
-  assert.equal((await service.post(filtered, rows([1, 2]))).status, 200);
+  assert.equal((await service.post(filtered, someRows([1, 2]))).status, 200);
   assert.equal((await service.post('/v1/table/t/count_rows', { predicate: 'id = 1' })).body, 1);
   assert.equal((await service.post('/v1/table/t/query', { k: 9 })).status, 200);
 });

@@ -6,7 +6,7 @@ import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Branches, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { PreparedCommit, Upkeep } from '../../engine/port/upkeep.ts';
-import { isStorageFull, LancegateError } from '../../kernel/errors.ts';
+import { isStorageFull, LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
@@ -83,7 +83,7 @@ export class BranchAccess {
       const lockedMs = performance.now() - startMs;
       release();
       if (removedFragments === undefined) throw overtaken();
-      await recoveryMarks.acknowledge(tableId, branch, dataset);
+      await recoveryMarks.acknowledge(tableId, branch, dataset).catch(notTheFirstStep);
       return { isMade: true, lockedMs, removedFragments };
     } finally {
       release();

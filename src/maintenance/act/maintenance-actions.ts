@@ -9,7 +9,7 @@ import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import type { IndexSpec } from '../../engine/port/index-spec.ts';
 import type { Layout, PreparedCommit, PruneResult, VersionRange } from '../../engine/port/upkeep.ts';
-import { LancegateError } from '../../kernel/errors.ts';
+import { LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
@@ -206,7 +206,7 @@ export class MaintenanceActions {
       await dataset.refresh('to write');
       await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
       const result = await dataset.optimize(signal);
-      await recoveryMarks.acknowledge(tableId, branch, dataset);
+      await recoveryMarks.acknowledge(tableId, branch, dataset).catch(notTheFirstStep);
       return {
         ...nothingRemoved,
         ...result,

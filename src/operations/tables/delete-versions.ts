@@ -3,7 +3,6 @@ import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { VersionRange } from '../../engine/port/upkeep.ts';
 import { answeredOnce } from '../../idempotency/idempotency.ts';
-import { notTheFirstUpkeep } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { MaintenanceScheduler } from '../../maintenance/scheduler.ts';
@@ -26,9 +25,7 @@ const deleteVersions =
   async ({ table, branch, ranges }: DeleteVersionsCommand, { signal }: RequestScope): Promise<number> => {
     const record = await access.findCreated(table);
     const target = { table, tableId: record.id, branch, location: record.location };
-    const report = await access.onFilesOf(record, () =>
-      maintenance.removeVersions(target, ranges, signal).catch(notTheFirstUpkeep),
-    );
+    const report = await access.onFilesOf(record, () => maintenance.removeVersions(target, ranges, signal));
     if (report === undefined) await access.requireUnchanged(record);
     return report?.removedVersions ?? 0;
   };

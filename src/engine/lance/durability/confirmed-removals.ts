@@ -1,4 +1,4 @@
-import { LancegateError } from '../../../kernel/errors.ts';
+import { LancegateError, notTheFirstStepIf } from '../../../kernel/errors.ts';
 
 /** Throws where this process must not remove anything. */
 export type Confirm = (() => Promise<void>) | undefined;
@@ -46,10 +46,11 @@ export class ConfirmedRemovals {
 
   /** By the time before the question: the answer may have waited for this process. */
   async #ask(confirm: () => Promise<void>): Promise<void> {
+    const hasRemoved = this.#askedAtMs !== Number.NEGATIVE_INFINITY;
     this.#askedAtMs = this.#monotonicMs();
-    await confirm();
+    await confirm().catch(notTheFirstStepIf(hasRemoved));
     this.#left = removalsAtOnce;
-    if (this.#isOver) throw tooLate();
+    if (this.#isOver) notTheFirstStepIf(hasRemoved)(tooLate());
   }
 }
 

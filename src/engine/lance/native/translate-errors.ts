@@ -328,7 +328,7 @@ function storageRefusal(
   if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
   const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
   if (why === undefined) return undefined;
-  return storageUnavailable(why, cause, { ...internal, ...(why === unavailable.EROFS && { isReadOnly: true }) });
+  return storageUnavailable(why, cause, internal);
 }
 
 /** On a read-only file system Node says of a folder that it makes with its parents that it finds no parent. */
