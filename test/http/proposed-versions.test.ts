@@ -239,6 +239,14 @@ describe('a version that a program of Lance proposes', () => {
     const [first = Buffer.of(), added = Buffer.of()] = fragments(proposed);
     const endless = edit(fragment, added, { physicalRows: 2 ** 31 });
     refused(await create(edited(proposed, { fragments: [first, endless] })), 400, 13);
+    const many = (lying: number) =>
+      Array.from({ length: 400 }, (_, at) =>
+        edit(fragment, added, { id: at + 1, ...(at === lying && { physicalRows: 2 }) }),
+      );
+    for (const lying of [0, 2, 255, 256, 399]) {
+      const fragments = [first, ...many(lying)];
+      refused(await create(edited(proposed, { fragments, maxFragmentId: 400 })), 400, 13, /not fit: its f/);
+    }
     const beyond = edit(fragment, added, { physicalRows: 2 ** 32 + 1 });
     refused(
       await create(edited(proposed, { fragments: [first, beyond] })),
