@@ -21,7 +21,26 @@ const nested = (depth: number) =>
       ...{ logicalType: at === depth - 1 ? 'int64' : 'struct', isNullable: true },
     }),
   );
-const ofType = (logicalType: string) => [encode(field, { name: 'v', id: 100, parentId: top, logicalType })];
+const ofType = (logicalType: string) => [
+  encode(field, { name: 'v', id: 100, parentId: top, logicalType, isNullable: true }),
+];
+const column = (name: string, logicalType: string, id = 100, parentId = top) =>
+  encode(field, { name, id, parentId, logicalType, isNullable: true });
+const mars = 'timestamp:us:Mars/Phobos';
+/** They are read, and then filters, merges, compaction or other programs fail on them. */
+const unlikeCreated: readonly (readonly [columns: readonly Uint8Array[], says: RegExp])[] = [
+  [ofType(mars), /column v: type timestamp\(us, Mars\/Phobos\) .*time zone/],
+  [ofType('timestamp:us:utc'), /column v: .*time zone/],
+  [[column('v', 'struct'), column('at', mars, 101, 100n)], /column v\.at: .*time zone/],
+  [[column('v', 'list'), column('item', mars, 101, 100n)], /column v\.item: .*time zone/],
+  [ofType(`fixed_size_list:${mars}:2`), /column v\.item: .*time zone/],
+  [ofType('fixed_size_list:string:3'), /column v: .*elements must have a fixed width/],
+  [[column('v', 'struct')], /column v: .*has no fields/],
+  [[column('v', 'int64'), column('a', 'int64', 101, 100n)], /a column is in one of type int64/],
+  [[column('a\0b', 'int64')], /NUL/],
+  [[column('__merge_source_sentinel', 'bool')], /reserved by Lance/],
+  [[column('__action', 'int64')], /reserved by Lance/],
+];
 const wide = (count: number) =>
   Array.from({ length: count }, (_, at) =>
     encode(field, { name: `c${at}`, id: 100 + at, parentId: top, logicalType: 'int64', isNullable: true }),
@@ -130,6 +149,27 @@ describe('columns beyond bounds (P12)', () => {
       await isRefused(table, 'count_rows', { branch: 'dev' });
     });
   }
+
+  /** Proposes the newest version again, with these columns as well. */
+  const proposed = async ([table, path]: readonly [string, string], columns: readonly Uint8Array[]) => {
+    const { version, bytes } = newestOf(path);
+    return post(table, 'version/create', stage(path, version + 1, withColumns(bytes, columns, version + 1)));
+  };
+
+  test('that a create would refuse are refused in a proposal, unless the table has them already', async () => {
+    const registration = await registered();
+    for (const [columns, says] of unlikeCreated) {
+      const { status, body } = await proposed(registration, columns);
+      assert.deepEqual([status, body.code], [400, 13], `${says}: ${JSON.stringify(body)}`);
+      assert.match(String(body.error), says);
+    }
+    const usual = [column('v', 'timestamp:us:Europe/Berlin'), column('w', 'timestamp:us:+0200', 101)];
+    assert.equal((await proposed(registration, usual)).status, 200);
+    const old = await registered();
+    commit(old[1], ofType(mars));
+    assert.equal((await proposed(old, [column('w', 'int64', 101)])).status, 200);
+    assert.equal(await isRead(old[0], 'count_rows'), 3);
+  });
 
   test('in an older version, which is neither read, nor restored, cloned or branched', async () => {
     const [table, path] = await registered();

@@ -154,6 +154,16 @@ export function checkStorable(schema: Schema): void {
   requireValues(schema);
 }
 
+/**
+ * Of columns that another program has written: as `checkStorable`, but for what only the service itself could not write. Programs of
+ * Lance do, and such a table can be read.
+ */
+export function checkWrittenColumns(fields: readonly Field[]): void {
+  checkNames({ fields, metadata: new Map() });
+  requireReachable(fields.map(({ name }) => name));
+  refuseAny(fields, [], (field) => (field.type.kind === 'map' ? undefined : unstorableType(field)));
+}
+
 /** Of new columns of a table: none empty, no two alike, none reserved, all within reach of filters. */
 export function checkColumnNames(names: readonly string[]): void {
   checkNames({ fields: names.map(columnOf), metadata: new Map() });

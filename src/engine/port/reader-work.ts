@@ -20,10 +20,11 @@ export interface ReaderChange extends ChangeLimits {
   readonly file: IpcFile | undefined;
 }
 
-/** What of a version is to be read: the fragments and the indexes that are not those of the version before. */
+/** What of a version is to be read: the fragments, the indexes and the columns that are not those of the version before. */
 export interface ToTry {
   readonly fragments: readonly { readonly id: number; readonly rows: number }[];
   readonly indexes: readonly string[];
+  readonly columns: readonly string[];
 }
 
 /** A version that nobody has read, as the only one of a dataset. */

@@ -10,6 +10,8 @@ export interface ChangedParts {
   readonly fragments: readonly { readonly id: number; readonly rows: number }[];
   /** By name. */
   readonly indexes: readonly string[];
+  /** By name: each that has a field which the version before has not. */
+  readonly columns: readonly string[];
 }
 
 export function changedParts(proposed: Buffer, head: Buffer): ChangedParts {
@@ -33,7 +35,22 @@ export function changedParts(proposed: Buffer, head: Buffer): ChangedParts {
       return { id, rows };
     }),
     indexes: [...new Set(indexes.map(nameOfIndex))],
+    columns: areColumnsSame ? [] : columnsWith(others(known.fields, knownBefore.fields), known.fields ?? []),
   };
+}
+
+/** Names of the columns that have these fields in them. A field stands behind the one that holds it. */
+function columnsWith(changed: readonly Uint8Array[], all: readonly Uint8Array[]): readonly string[] {
+  const names = new Map<bigint, string>();
+  const found = new Set<string>();
+  const isChanged = new Set(changed);
+  for (const each of all) {
+    const { name = '', id = 0, parentId = 0n } = decode(field, each, ['name', 'id', 'parentId']);
+    const column = names.get(parentId) ?? name;
+    names.set(BigInt(id), column);
+    if (isChanged.has(each)) found.add(column);
+  }
+  return [...found];
 }
 
 const formOf = ({ fields = [], dataFormat: format = Buffer.of() }: Decoded<typeof manifest>): string =>
@@ -63,13 +80,18 @@ function requireWriter(now: Decoded<typeof manifest>): void {
     throw new MalformedFile('the version of its writer is none');
 }
 
-/** A column without a name, or a field of a struct, has no path. The elements of a list need none. */
+/**
+ * A column without a name, or a field of a struct, has no path. The elements of a list need none. A column of numbers with one in it is
+ * read, and then the engine takes no row for it.
+ */
 function requireNames(fields: readonly Uint8Array[]): void {
-  const lists = new Set<bigint>();
+  const types = new Map<bigint, string>();
   for (const each of fields) {
     const { name = '', id = 0, parentId = 0n, logicalType = '' } = decode(field, each);
-    if (logicalType !== 'struct') lists.add(BigInt(id));
-    if (name === '' && !lists.has(parentId)) throw new MalformedFile('a column without a name');
+    const above = types.get(parentId) ?? 'struct';
+    types.set(BigInt(id), logicalType);
+    if (!/struct|list|map|blob/.test(above)) throw new MalformedFile(`a column is in one of type ${above}`);
+    if (name === '' && above === 'struct') throw new MalformedFile('a column without a name');
   }
 }
 

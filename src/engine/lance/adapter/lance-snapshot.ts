@@ -1,5 +1,6 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
+import { checkWrittenColumns } from '../../../arrow/schema/schema-rules.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
@@ -93,7 +94,9 @@ export class LanceSnapshot implements Snapshot {
 
   fault(toTry: ToTry): Promise<string | undefined> {
     return engineCall('select', async () => {
-      await this.head.columns();
+      const { schema } = await this.head.columns();
+      const added = new Set(toTry.columns);
+      checkWrittenColumns(schema.fields.filter(({ name }) => added.has(name)));
       return versionFault(await this.head.table(), toTry);
     });
   }
