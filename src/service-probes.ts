@@ -3,8 +3,6 @@ import { execFile } from 'node:child_process';
 import type { Probes } from './cli/probes.ts';
 import { systemClock } from './kernel/clock.ts';
 
-const loadsWithinMs = 10_000;
-
 export const serviceProbes: Probes = {
   engine: () => loadElsewhere(new URL('./engine/lance/native/native.ts', import.meta.url)),
   async objectStore({ storageRoot, storageOptions }) {
@@ -23,7 +21,7 @@ export function loadElsewhere({ href }: URL): Promise<void> {
   const program = 'await import(process.argv[1]).catch((error) => { console.error(error.message); process.exit(1); })';
   return new Promise((resolve, reject) => {
     const args = ['--input-type=module', '--eval', program, href];
-    execFile(process.execPath, args, { timeout: loadsWithinMs }, (error, _stdout, stderr) => {
+    execFile(process.execPath, args, { timeout: 10_000 }, (error, _stdout, stderr) => {
       if (error === null) resolve();
       else reject(new Error(stderr.trim() || `it ends its process (${error.signal ?? error.code})`));
     });

@@ -177,11 +177,6 @@ async function join({ owners, requireStorageRoot }: StoredState, address: string
   await requireStorageRoot();
 }
 
-/** How long balancers have to notice by `/readyz` that they should go to another replica: most ask once a second. */
-const noticeMs = 1_500;
-/** How long requests on the last connections have to arrive. */
-const lastRequestsMs = 250;
-
 /**
  * Other replicas take over, while this one still answers, and sends on what it does not own any more. It still takes connections at
  * first: the kernel breaks those off that it holds for a listener that is closed, and a balancer does not know that nothing was read.
@@ -189,9 +184,11 @@ const lastRequestsMs = 250;
 async function leave({ owners }: StoredState, server: HttpServer, clock: Clock): Promise<void> {
   const pass = (ms: number) => new Promise<void>((resolve) => clock.schedule(ms, resolve));
   server.leave();
-  await Promise.all([owners.leave(), pass(noticeMs)]);
+  // How long balancers have to notice by `/readyz` that they should go to another replica: most ask once a second.
+  await Promise.all([owners.leave(), pass(1_500)]);
   server.stopListening();
-  await pass(lastRequestsMs);
+  // How long requests on the last connections have to arrive.
+  await pass(250);
 }
 
 function sayIfClosed({ folder: { root, wasOpenAs }, logger }: Start): void {

@@ -34,7 +34,8 @@ export function challengeFor(error: LancegateError): string {
   const realm = 'Bearer realm="lancegate"';
   if (code === undefined) return realm;
   const scope = error instanceof PermissionDeniedError && error.scope !== undefined ? `, scope="${error.scope}"` : '';
-  return `${realm}, error="${code}", error_description="${describable(error.message)}"${scope}`;
+  // RFC 6750 section 3 allows printable ASCII without `"` and `\`; a table's name in a message can hold anything.
+  return `${realm}, error="${code}", error_description="${error.message.replaceAll('"', "'").replaceAll(/[^\x20-\x5b\x5d-\x7e]/g, '?')}"${scope}`;
 }
 
 function errorCode(error: LancegateError): string | undefined {
@@ -42,9 +43,6 @@ function errorCode(error: LancegateError): string | undefined {
   if (!(error instanceof UnauthenticatedError) || error.refusal === 'no_credentials') return undefined;
   return error.refusal;
 }
-
-/** RFC 6750 section 3 allows printable ASCII without `"` and `\`; a table's name in a message can hold anything. */
-const describable = (text: string): string => text.replaceAll('"', "'").replaceAll(/[^\x20-\x5b\x5d-\x7e]/g, '?');
 
 /**
  * The access settings, a key file or a policy file cannot be used, so the service must not start. The message is for

@@ -2,13 +2,6 @@ import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { NamespaceCatalog } from './port.ts';
 
-/** How long an answer stands: the catalog is asked no more often, however many probes there are. */
-const believedForMs = 1_000;
-/** Probes of balancers wait for a few seconds at most. A replica whose catalog takes longer cannot keep its lease either. */
-const answersWithinMs = 2_000;
-/** Of a catalog that does not answer: they take connections from requests. */
-const mostUnanswered = 3;
-
 /** Whether the catalog answers, for readiness checks, which come without a credential. */
 export class CatalogProbe {
   readonly #catalog: Pick<NamespaceCatalog, 'findNamespace'>;
@@ -25,8 +18,10 @@ export class CatalogProbe {
   async requireAnswer(): Promise<void> {
     const nowMs = this.#clock.nowMs();
     const known = this.#asked;
-    const isCurrent = known !== undefined && nowMs < known.atMs + believedForMs;
-    const asked = known !== undefined && (isCurrent || this.#unanswered >= mostUnanswered) ? known : this.#ask(nowMs);
+    // How long an answer stands: the catalog is asked no more often, however many probes there are.
+    const isCurrent = known !== undefined && nowMs < known.atMs + 1_000;
+    // Of a catalog that does not answer: they take connections from requests.
+    const asked = known !== undefined && (isCurrent || this.#unanswered >= 3) ? known : this.#ask(nowMs);
     await asked.answer;
   }
 
@@ -37,7 +32,15 @@ export class CatalogProbe {
 
   async #inTime(): Promise<void> {
     const late = Promise.withResolvers<never>();
-    const cancel = this.#clock.schedule(answersWithinMs, () => late.reject(catalogSilent()));
+    // Probes of balancers wait for a few seconds at most. A replica whose catalog takes longer cannot keep its lease
+    // either.
+    const cancel = this.#clock.schedule(2_000, () =>
+      late.reject(
+        new LancegateError('CatalogUnavailable', 'the catalog does not answer; nothing was written', {
+          retryAfterSeconds: 2,
+        }),
+      ),
+    );
     this.#unanswered += 1;
     const answer = this.#catalog.findNamespace([]).finally(() => {
       this.#unanswered -= 1;
@@ -45,8 +48,3 @@ export class CatalogProbe {
     await Promise.race([answer, late.promise]).finally(cancel);
   }
 }
-
-const catalogSilent = (): LancegateError =>
-  new LancegateError('CatalogUnavailable', 'the catalog does not answer; nothing was written', {
-    retryAfterSeconds: 2,
-  });

@@ -14,11 +14,11 @@ export async function requireOwnCatalog(
   const known = readIfThere(idFile);
   const agreed = await catalog.agreeOnRoot(known ?? newId());
   if (known === undefined) writeFileSync(idFile, agreed, { mode: 0o600, flag: 'wx', flush: true });
-  else if (known !== agreed) throw new CatalogUnusable(ofAnother(idFile));
+  else if (known !== agreed)
+    throw new CatalogUnusable(
+      `The catalog is of another data folder: its tables are not those of this one. Put back the catalog that was here; or, where the files of its tables were moved here too, remove ${idFile}, and the next start takes this catalog.`,
+    );
 }
-
-const ofAnother = (idFile: string): string =>
-  `The catalog is of another data folder: its tables are not those of this one. Put back the catalog that was here; or, where the files of its tables were moved here too, remove ${idFile}, and the next start takes this catalog.`;
 
 function readIfThere(path: string): string | undefined {
   try {

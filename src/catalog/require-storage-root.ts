@@ -20,7 +20,10 @@ export async function requireStorageRoot(
 ): Promise<void> {
   const agreed = await catalog.agreeOnRoot(root);
   if (agreed === root) return;
-  if (agreed !== movedFrom) throw new CatalogUnusable(otherRoot(agreed, root));
+  if (agreed !== movedFrom)
+    throw new CatalogUnusable(
+      `The tables of the catalog are in ${agreed}, and this replica was started for ${root}: all replicas of a catalog have one storage root. Start it with --storage-root ${agreed}; or, where all files were moved to ${root}, stop every replica and start one with --storage-root-moved-from ${agreed}.`,
+    );
   const others = await catalog.moveRoot({ from: agreed, to: root, replica });
   if (others.length > 0) {
     const addresses = others.map(({ address }) => address).join(', ');
@@ -30,6 +33,3 @@ export async function requireStorageRoot(
   }
   await requireStorageRoot(catalog, { root, movedFrom: undefined, replica });
 }
-
-const otherRoot = (agreed: string, root: string): string =>
-  `The tables of the catalog are in ${agreed}, and this replica was started for ${root}: all replicas of a catalog have one storage root. Start it with --storage-root ${agreed}; or, where all files were moved to ${root}, stop every replica and start one with --storage-root-moved-from ${agreed}.`;

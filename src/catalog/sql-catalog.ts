@@ -31,7 +31,7 @@ import * as owners from './queries/owners.ts';
 import * as sharedRoot from './queries/shared-root.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
-import type { OwnedNames, OwnerCatalog, ReplicaCatalog, SharedCatalog, StorageRootCatalog } from './replica-port.ts';
+import type { OwnedNames, OwnerCatalog, ReplicaCatalog, SharedCatalog } from './replica-port.ts';
 
 /**
  * What an SQL engine owes the catalog. The queries check, then write; they are right only because transactions are
@@ -273,7 +273,8 @@ export function sharedCatalog(
     ...catalog,
     ...replicaCatalog(session, engine),
     ...ownerCatalog(session, engine),
-    ...storageRootCatalog(session, engine),
+    agreeOnRoot: (first) => session.read((db) => sharedRoot.agreeOnRoot(db, first)),
+    moveRoot: (move) => session.transact((db) => sharedRoot.moveRoot(db, engine, move)),
   };
 }
 
@@ -283,11 +284,6 @@ const replicaCatalog = (session: SqlSession, engine: owners.OwnerSql): ReplicaCa
   endLease: (replica) => session.read((db) => owners.endLease(db, replica)),
   liveReplicas: () => session.read((db) => owners.liveReplicas(db, engine)),
   forgetEndedReplicas: () => session.read((db) => owners.forgetEndedReplicas(db, engine)),
-});
-
-const storageRootCatalog = (session: SqlSession, engine: owners.OwnerSql): StorageRootCatalog => ({
-  agreeOnRoot: (first) => session.read((db) => sharedRoot.agreeOnRoot(db, first)),
-  moveRoot: (move) => session.transact((db) => sharedRoot.moveRoot(db, engine, move)),
 });
 
 const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalog => ({

@@ -7,9 +7,6 @@ import type { SqlSession } from './sql-catalog.ts';
 
 type Asked = Map<string, PromiseWithResolvers<StoredApiKey | undefined>>;
 
-/** How long a replica believes what it has read: a revocation holds everywhere after that. */
-const believedForMs = 1_000;
-
 /**
  * API keys by one query at a time, for all requests that wait for one: a client that tries ids has one connection of the catalog, and no
  * more.
@@ -59,7 +56,8 @@ export class SqlApiKeys implements ApiKeyRecords {
   }
 
   async #ask(asked: Asked): Promise<void> {
-    const untilMs = this.#clock.nowMs() + believedForMs;
+    // How long a replica believes what it has read: a revocation holds everywhere after that.
+    const untilMs = this.#clock.nowMs() + 1_000;
     try {
       const found = await this.#session.read((db) => rows.findApiKeys(db, [...asked.keys()]));
       const byId = new Map(found.map((key) => [key.id, key]));

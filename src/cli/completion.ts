@@ -70,11 +70,11 @@ export function wordsAfter(typed: readonly string[], commands: Commands): readon
     .map((word, at) => (word === '=' && at === typed.length - 1 ? '' : word))
     .filter((word) => word !== '=');
   const current = words.at(-1) ?? '';
-  return candidates(words.slice(0, -1), commands).filter((word) => word.startsWith(current) && isWanted(word, current));
+  // The negation of each switch would hide the others.
+  return candidates(words.slice(0, -1), commands).filter(
+    (word) => word.startsWith(current) && (!word.startsWith('--no-') || current.startsWith('--no')),
+  );
 }
-
-/** The negation of each switch would hide the others. */
-const isWanted = (word: string, current: string): boolean => !word.startsWith('--no-') || current.startsWith('--no');
 
 function candidates(before: readonly string[], commands: Commands): readonly string[] {
   const [first, ...rest] = before;
@@ -97,11 +97,11 @@ function flagsOf(command: Command, previous: string | undefined): readonly strin
     : command.options;
   const given = options.find(({ flag }) => previous === `--${flag}`);
   if (given !== undefined && given.type.arity !== 'switch') return choicesOf(given);
-  return [...new Set(options.flatMap(spellings)), '--help'];
+  const spellings = options.flatMap(({ flag, type }) =>
+    type.arity === 'switch' ? [`--${flag}`, `--no-${flag}`] : [`--${flag}`],
+  );
+  return [...new Set(spellings), '--help'];
 }
-
-const spellings = ({ flag, type }: Option<unknown>): readonly string[] =>
-  type.arity === 'switch' ? [`--${flag}`, `--no-${flag}`] : [`--${flag}`];
 
 /** A placeholder such as `log|off|PATH` has the words that are meant as they are. */
 const choicesOf = ({ type: { placeholder } }: Option<unknown>): readonly string[] =>

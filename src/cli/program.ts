@@ -10,8 +10,6 @@ export interface HelpOutput {
   refused(text: string): void;
 }
 
-const widthOfNoTerminal = 100;
-
 const afterHelp = `
 \`lancegate COMMAND --help\` shows the flags of a command. Settings are environment variables, too.
 Exit codes: 0 done, 1 failed, 2 called or configured wrongly.`;
@@ -22,7 +20,7 @@ export function programOf(
   context: CliContext,
   { shown, refused }: HelpOutput,
 ): Program {
-  const width = (): number => context.stdout.columns ?? widthOfNoTerminal;
+  const width = (): number => context.stdout.columns ?? 100;
   const program = new Program('lancegate')
     .description('A service for Lance tables over HTTP, and commands that work with it.')
     .usage('COMMAND [flags]')
@@ -60,12 +58,10 @@ function addCommand(parent: Program, command: Command, context: CliContext): voi
     .action(() => run.call(command, added.args, context));
 }
 
-/** Beside a longer one no help could be read. */
-const longestPlaceholder = 30;
-
 function flagShown(option: Option<unknown>): FlagShown {
   const { flag, type, default: text, doc } = option;
-  const isLong = type.placeholder.length > longestPlaceholder;
+  // Beside a longer one no help could be read.
+  const isLong = type.placeholder.length > 30;
   const value = isLong ? 'VALUE' : type.placeholder;
   const usage = type.arity === 'switch' ? `--[no-]${flag}` : `--${flag} ${value}`;
   const usual = type.arity === 'list' ? text?.replaceAll(',', ', ') : text;

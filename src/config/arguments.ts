@@ -23,7 +23,8 @@ export function parseArguments(args: readonly string[], options: Iterable<Option
   const valueAfter = (index: number): string | undefined => {
     const next = tokens.find((token) => token.index === index + 1);
     const text = args[index + 1];
-    if (text === undefined || (next?.kind !== 'positional' && !isNegative(text))) return undefined;
+    // A number, or the first of several: no flag begins with a digit.
+    if (text === undefined || (next?.kind !== 'positional' && !/^-\.?\d/.test(text))) return undefined;
     valueIndices.add(index + 1);
     return text;
   };
@@ -52,6 +53,3 @@ export function parseArguments(args: readonly string[], options: Iterable<Option
   );
   return { flags, positionals, problems };
 }
-
-/** A number, or the first of several: no flag begins with a digit. */
-const isNegative = (text: string): boolean => /^-\.?\d/.test(text);

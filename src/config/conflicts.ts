@@ -23,9 +23,6 @@ export function findConflicts(config: Config, { openFiles }: Machine): readonly 
 /** Of every address of the machine, which is none that another machine can reach. */
 const wildcards: readonly string[] = ['0.0.0.0', '::'];
 
-/** URL writes an IPv6 address in brackets and as short as it can be, and an IPv4 address in four parts. */
-const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[(.*)\]$/, '$1');
-
 function* replicaConflicts({ catalogUrl, advertise, host, storageRootMovedFrom }: Config): Iterable<string> {
   if (storageRootMovedFrom !== undefined && catalogUrl === undefined) {
     yield `${flag('storageRootMovedFrom')} has no effect without ${flag('catalogUrl')}`;
@@ -33,7 +30,8 @@ function* replicaConflicts({ catalogUrl, advertise, host, storageRootMovedFrom }
   if (advertise !== undefined && catalogUrl === undefined) {
     yield `${flag('advertise')} has no effect without ${flag('catalogUrl')}`;
   }
-  if (advertise !== undefined && wildcards.includes(hostOf(advertise))) {
+  // URL writes an IPv6 address in brackets and as short as it can be, and an IPv4 address in four parts.
+  if (advertise !== undefined && wildcards.includes(new URL(advertise).hostname.replace(/^\[(.*)\]$/, '$1'))) {
     yield `${flag('advertise')} ${advertise} has no address that other replicas can reach: it needs one of this machine`;
   }
   if (catalogUrl !== undefined && advertise === undefined && wildcards.includes(host)) {

@@ -55,7 +55,13 @@ export function makeDataFolder(root: string, user: UserId = process.getuid?.()):
   requireOwn(root, user);
   const folder = dataFolderAt(root);
   const wasOpenAs = closeFolder(root);
-  for (const path of filesOf(folder)) closeFile(path, user);
+  // Without the key files: their readers refuse open ones, since closing them would hide that others may have read
+  // them.
+  for (const path of [
+    ...['', '-wal', '-shm', '-journal'].map((ending) => `${folder.catalogFile}${ending}`),
+    folder.holderFile,
+  ])
+    closeFile(path, user);
   return { ...folder, wasOpenAs };
 }
 
@@ -82,18 +88,13 @@ export function makeEmptyFolder(path: string): void {
   for (const name of readdirSync(path)) rmSync(join(path, name), { recursive: true });
 }
 
-/** Without the key files: their readers refuse open ones, since closing them would hide that others may have read them. */
-const filesOf = ({ catalogFile, holderFile }: DataFolder): readonly string[] => [
-  ...['', '-wal', '-shm', '-journal'].map((ending) => `${catalogFile}${ending}`),
-  holderFile,
-];
-
 /** Checks both a symbolic link and its target. */
 function requireOwn(path: string, user: UserId): void {
   if (user === undefined || user === 0) return;
   for (const look of [lstatSync, statSync]) {
     const uid = look(path, { throwIfNoEntry: false })?.uid;
-    if (uid === undefined || uid === user || (uid === 0 && look === lstatSync && isLink(path))) continue;
+    if (uid === undefined || uid === user || (uid === 0 && look === lstatSync && lstatSync(path).isSymbolicLink()))
+      continue;
     throw new DataFolderUnsafe(
       `${path} belongs to another user (${uid}), who can read and change what is in it. ` +
         (statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
@@ -102,8 +103,6 @@ function requireOwn(path: string, user: UserId): void {
     );
   }
 }
-
-const isLink = (path: string): boolean => lstatSync(path).isSymbolicLink();
 
 function closeFolder(path: string): string | undefined {
   const { mode } = statSync(path);

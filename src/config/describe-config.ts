@@ -4,8 +4,6 @@ import { type Group, groups, type Setting, type SettingName, settings } from './
 
 const groupNames = Object.keys(groups) as Group[];
 const settingEntries = Object.entries(settings) as [SettingName, Setting][];
-const settingsOf = (group: Group): readonly Setting[] =>
-  settingEntries.map(([, setting]) => setting).filter((setting) => setting.group === group);
 
 export interface EffectiveSetting {
   readonly flag: string;
@@ -27,7 +25,11 @@ export const showConfig = (effective: readonly EffectiveSetting[]): string =>
 
 /** docs/configuration.md, whole. */
 export function configurationMarkdown(): string {
-  return `${[markdownIntroduction, ...groupNames.map(groupMarkdown)].join('\n\n')}\n`;
+  const parts = groupNames.flatMap((name) => {
+    const ofGroup = Object.values<Setting>(settings).filter(({ group }) => group === name);
+    return [`## ${groups[name]}`, ...ofGroup.map(settingMarkdown)];
+  });
+  return `${[markdownIntroduction, ...parts].join('\n\n')}\n`;
 }
 
 const markdownIntroduction = `# Configuration
@@ -48,10 +50,6 @@ service does not start.
 
 In Kubernetes, a Service called \`lancegate\` puts variables such as \`LANCEGATE_PORT=tcp://…\` into every pod of its namespace:
 set \`enableServiceLinks: false\`, or call it something else.`;
-
-function groupMarkdown(group: Group): string {
-  return [`## ${groups[group]}`, ...settingsOf(group).map(settingMarkdown)].join('\n\n');
-}
 
 function settingMarkdown(setting: Setting): string {
   const variables = [environmentName(setting), environmentFileName(setting)].filter((name) => name !== undefined);

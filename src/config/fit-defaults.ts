@@ -14,15 +14,15 @@ export function fitDefaults(given: Config, isDefault: (name: SettingName) => boo
   return Object.freeze({
     ...fitToMemory(given, isDefault, machine.memoryBytes),
     // The operator of an authorization server wants it to decide who gets in; a key in the data folder must not add others.
-    ownIssuer: isDefault('ownIssuer') && hasOtherIssuer(given) ? false : ownIssuer,
+    ownIssuer:
+      isDefault('ownIssuer') && (given.oidcIssuers !== undefined || given.introspectionIssuer !== undefined)
+        ? false
+        : ownIssuer,
     maxConnections: isDefault('maxConnections')
       ? Math.min(maxConnections, connectionsUnder(machine.openFiles))
       : maxConnections,
   });
 }
-
-const hasOtherIssuer = ({ oidcIssuers, introspectionIssuer }: Config): boolean =>
-  oidcIssuers !== undefined || introspectionIssuer !== undefined;
 
 /** Tables need files too: half of the open files, from 128 (an idle service holds 34) up to 512. */
 export const connectionsUnder = (openFiles: number): number =>

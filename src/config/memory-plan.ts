@@ -10,23 +10,11 @@ import { MiB } from './value-types.ts';
 
 /** Node, the engine's code and its pages of indexes, what an idle service holds, and what is not collected yet. */
 const ownBytes = 328 * MiB;
-/** The key indexes of tables: 21 to 40 MB for a million keys. */
-const partForKeys = 1 / 16;
-/** What a byte of a body takes at the worst while the engine works on it, itself included. */
-const bytesPerBodyByte = 4;
-/** What is below the service (its page cache, its sockets) and other processes need some, too. */
-const partOfMachine = 3 / 4;
-/** Of that, for each reader: with four of them, writers have six tenths. */
-const partForReader = 1 / 10;
-/** One of them is left for writes while queries have the others (P10). */
-const fewestReaders = 2;
-/** And for the build of an index, which comes on top while there is one. */
-const partForIndexBuild = 1 / 5;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several chunks under way. */
 const mergesPerPart = 2;
-const chunksPerPart = 8;
 
-export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(memoryLimitBytes * partForKeys);
+/** The key indexes of tables: 21 to 40 MB for a million keys. */
+export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(memoryLimitBytes / 16);
 
 /**
  * What one merge with a filter may take in its reader, in addition to the reader's memory and the reservation for its body. A
@@ -40,7 +28,8 @@ export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): n
 export const bodyBytesUnder = (config: Config): number => {
   const { memoryLimitBytes, engineMetadataCacheBytes } = config;
   const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes) + engineMetadataCacheBytes;
-  return Math.max(0, Math.floor((memoryLimitBytes - heldBytes) / bytesPerBodyByte));
+  // What a byte of a body takes at the worst while the engine works on it, itself included.
+  return Math.max(0, Math.floor((memoryLimitBytes - heldBytes) / 4));
 };
 
 const partBytesOf = ({ bodyMemoryBytes, principalShare, tableShare }: Config): number =>
@@ -59,9 +48,12 @@ export const decodedBytesUnder = (config: Config): number => {
 export function fitToMemory(given: Config, isDefault: (name: SettingName) => boolean, machineBytes: number): Config {
   const fit = (name: SizeSetting, mostBytes: number): number =>
     isDefault(name) ? Math.min(given[name], floorToMiB(mostBytes)) : given[name];
-  const readers = Math.max(fewestReaders, given.readers);
-  const allBytes = machineBytes * partOfMachine;
-  const readerMemoryBytes = fit('readerMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForReader));
+  // One of them is left for writes while queries have the others (P10).
+  const readers = Math.max(2, given.readers);
+  // What is below the service (its page cache, its sockets) and other processes need some, too.
+  const allBytes = machineBytes * (3 / 4);
+  // Of that, for each reader: with four of them, writers have six tenths.
+  const readerMemoryBytes = fit('readerMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes / 10));
   const writersBytes = allBytes - readers * readerMemoryBytes;
   const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, writersBytes));
   const bodyMemoryBytes = fit('bodyMemoryBytes', bodyBytesUnder({ ...given, memoryLimitBytes }));
@@ -71,10 +63,11 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
     readers,
     memoryLimitBytes,
     readerMemoryBytes,
-    indexMemoryBytes: fit('indexMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes * partForIndexBuild)),
+    // And for the build of an index, which comes on top while there is one.
+    indexMemoryBytes: fit('indexMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes / 5)),
     bodyMemoryBytes,
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),
-    chunkBytes: fit('chunkBytes', partBytes / chunksPerPart),
+    chunkBytes: fit('chunkBytes', partBytes / 8),
   };
 }
 

@@ -97,7 +97,12 @@ export function arrowRoute<Make extends MakesOperation, Query extends TPropertie
       bodies: {
         ...rowBodies,
         [arrowStreamType]: ArrowStream,
-        ...(route.takesParts && { 'multipart/form-data': partsOf(route) }),
+        ...(route.takesParts && {
+          'multipart/form-data': Type.Object({
+            ...Type.Partial(Type.Object(route.query)).properties,
+            rows: ArrowStream,
+          }),
+        }),
       },
       answers: route.answers,
       takesKey: true,
@@ -129,7 +134,15 @@ export function arrowRoute<Make extends MakesOperation, Query extends TPropertie
             const { fields, isReplay, audit } = await route.answer(operation, call);
             if (isReplay) input.context.setHeader('idempotency-replayed', 'true');
             const columns = format && !isReplay && { columns: columnsIn(await source.schema()) };
-            const answer = { ...fields, ...columns, context: contextFields(input.context.headersSet()) };
+            // `context` of an answer: its own headers, as the specification's context mapping has them
+            // (docs/protocol.md).
+            const answer = {
+              ...fields,
+              ...columns,
+              context: Object.fromEntries(
+                Object.entries(input.context.headersSet()).map(([name, value]) => [`header.${name}`, value]),
+              ),
+            };
             return jsonAnswer(answer, isReplay ? { ...audit, isReplay } : audit);
           } finally {
             body.close();
@@ -203,17 +216,15 @@ async function readTexts(parts: UploadedParts, query: TProperties) {
   for (let part = await parts.next(); part !== undefined; part = await parts.next()) {
     const { name } = part;
     const isParameter = Object.hasOwn(query, name);
-    if (!isParameter && isText(part)) throw invalidInput(`part ${name}: there is no such parameter`);
+    // A file or a part with a type of its own is no text.
+    if (!isParameter && part.fileName === undefined && (part.type === undefined || part.type === 'text/plain'))
+      throw invalidInput(`part ${name}: there is no such parameter`);
     if (!isParameter) return { parameters, rows: part };
     if (parameters.has(name)) throw invalidInput(`part ${name}: two parts have this name`);
     parameters.set(name, await parts.text(part));
   }
   throw invalidInput('the body has no part with the rows');
 }
-
-/** A file or a part with a type of its own is no text. */
-const isText = ({ type, fileName }: BodyPart): boolean =>
-  fileName === undefined && (type === undefined || type === 'text/plain');
 
 async function* lastPart(part: BodyPart, parts: UploadedParts, digest: Hash | undefined) {
   for await (const piece of part.bytes) {
@@ -243,9 +254,6 @@ function withParts(input: RouteInput<string>, parts: ReadonlyMap<string, string>
   };
 }
 
-const partsOf = ({ query }: { readonly query: TProperties }) =>
-  Type.Object({ ...Type.Partial(Type.Object(query)).properties, rows: ArrowStream });
-
 /** The schema of an answer: its fields, and the `context` that every answer of these routes has. */
 export const arrowAnswer = <Fields extends TProperties>(fields: Fields) =>
   Type.Object({ ...fields, columns: Type.Optional(Type.Array(Column)), context: StringMap });
@@ -253,10 +261,6 @@ export const arrowAnswer = <Fields extends TProperties>(fields: Fields) =>
 /** What was taken for the columns of rows that were no Arrow. */
 const Column = Type.Object({ name: Type.String(), type: Type.String() });
 const columnsIn = ({ fields }: Schema) => fields.map((field) => ({ name: field.name, type: typeName(field) }));
-
-/** `context` of an answer: its own headers, as the specification's context mapping has them (docs/protocol.md). */
-const contextFields = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(headers).map(([name, value]) => [`header.${name}`, value]));
 
 /** Half of the clients send no type at all, so only a type that says the body is something else is refused. */
 function refuseOtherTypes(contentType: string | undefined): void {

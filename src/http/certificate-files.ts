@@ -20,8 +20,6 @@ interface Pair extends SecureContextOptions {
   readonly key: string;
 }
 
-const lookEveryMs = 60_000;
-
 export class CertificateFiles {
   readonly #parts: CertificateFilesParts;
   #pair: Pair;
@@ -72,7 +70,7 @@ export class CertificateFiles {
 
   #lookLater(): void {
     if (this.#isClosed) return;
-    this.#cancel = this.#parts.clock.schedule(lookEveryMs, () => void this.reload().then(() => this.#lookLater()));
+    this.#cancel = this.#parts.clock.schedule(60_000, () => void this.reload().then(() => this.#lookLater()));
   }
 }
 

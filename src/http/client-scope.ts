@@ -35,11 +35,18 @@ export class ClientScope implements RequestScope {
     this.principal = principal;
     this.#parts = parts;
     this.#startMs = clock.nowMs();
-    const onClose = (): void => this.#controller.abort(clientLeft());
+    const onClose = (): void =>
+      this.#controller.abort(invalidInput('the client closed the connection before it was answered'));
     const onTime = (): void => {
       const leftMs = this.remainingMs();
       if (leftMs > 0) cancelTimer = clock.schedule(leftMs, onTime);
-      else this.#controller.abort(timedOut(timeout.timeoutMs));
+      else
+        this.#controller.abort(
+          new LancegateError(
+            'TimedOut',
+            `the request was not done within its ${timeout.timeoutMs} ms; nothing was written`,
+          ),
+        );
     };
     let cancelTimer = clock.schedule(timeout.timeoutMs, onTime);
     response.once('close', onClose);
@@ -66,8 +73,3 @@ export class ClientScope implements RequestScope {
     this.#stopWatching();
   }
 }
-
-const clientLeft = (): LancegateError => invalidInput('the client closed the connection before it was answered');
-
-const timedOut = (timeoutMs: number): LancegateError =>
-  new LancegateError('TimedOut', `the request was not done within its ${timeoutMs} ms; nothing was written`);

@@ -23,9 +23,6 @@ export const statusTitles: Readonly<Record<Status, { readonly type: string; read
   503: { type: '/errors/service-unavailable', title: 'Slow down' },
 };
 
-/** For a 503 whose error names no time of its own. */
-const defaultRetryAfterSeconds = 1;
-
 export const ErrorBody = Type.Object({
   type: Type.String(),
   title: Type.String(),
@@ -77,7 +74,8 @@ function statusOf({ kind, entry }: LancegateError, { isLanceDb, isCreate }: Fail
 }
 
 function headersOf(error: LancegateError, status: Status): Readonly<Record<string, string>> {
-  const retryAfter = error.retryAfterSeconds ?? (status === 503 ? defaultRetryAfterSeconds : undefined);
+  // For a 503 whose error names no time of its own.
+  const retryAfter = error.retryAfterSeconds ?? (status === 503 ? 1 : undefined);
   return {
     ...(retryAfter === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfter)) }),
     ...(status === 401 || status === 403 ? { 'www-authenticate': challengeFor(error) } : {}),

@@ -116,7 +116,9 @@ export class RequestPipeline {
     const input = { ...identified, database };
     const prepared = route.prepare(input);
     input.scope.signal.throwIfAborted(); // a timeout of 0 has passed
-    this.#requireLength(raw, prepared.body);
+    // A body of unknown length is counted as it comes.
+    const maxBytes = this.#maxBytes[prepared.body];
+    if (maxBytes !== undefined && Number(raw.headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
     const request = { context, principal, prepared, reservation, signal: input.scope.signal };
     const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined;
     const owner = isAllowed ? await this.#deps.forwarding?.elsewhere(prepared, request) : undefined;
@@ -177,12 +179,6 @@ export class RequestPipeline {
       const answer = await this.#deps.forwarding!.forward(forwarded, prepared, owner);
       return answer ?? this.#answersHere({ ...request, reservation: undefined })();
     };
-  }
-
-  /** A body of unknown length is counted as it comes. */
-  #requireLength({ headers }: IncomingMessage, kind: BodyKind): void {
-    const maxBytes = this.#maxBytes[kind];
-    if (maxBytes !== undefined && Number(headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
   }
 
   #admit(context: RequestContext, principal: Principal, prepared: PreparedRequest, reservation?: Reservation): Permit {

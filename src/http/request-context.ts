@@ -58,9 +58,6 @@ export interface RequestContextDeps
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
 }
 
-/** Of all names that are passed over: a header has to fit, and the audit record is bounded. */
-const mostIgnoredCharacters = 400;
-
 interface PathParameters {
   readonly id?: string;
   readonly index?: string;
@@ -175,7 +172,8 @@ export class RequestContext implements AnswerHead {
   #passedOver(name: string): void {
     this.#deps.metrics.fieldIgnored(this.#route);
     const ignoredFields = [...(this.#noted.ignoredFields ?? []), name];
-    if (ignoredFields.join().length > mostIgnoredCharacters) return;
+    // Of all names that are passed over: a header has to fit, and the audit record is bounded.
+    if (ignoredFields.join().length > 400) return;
     this.note({ ignoredFields });
     this.setHeader(
       'x-lancegate-ignored',

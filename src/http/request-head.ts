@@ -118,11 +118,13 @@ export class ClientAddresses {
 function hops(headers: IncomingHttpHeaders): readonly string[] {
   const listed = headerText(headers['x-forwarded-for']);
   if (listed !== undefined) return listed.split(',').map((hop) => hop.trim());
-  return headers.forwarded === undefined ? [] : headers.forwarded.split(',').map(forOf);
+  // `for=192.0.2.60;proto=http`, `For="[2001:db8::17]:4711"`; empty for an element without `for`.
+  return headers.forwarded === undefined
+    ? []
+    : headers.forwarded
+        .split(',')
+        .map((element) => /(?:^|;)\s*for=("?)([^";\s]*)\1\s*(?:;|$)/i.exec(element)?.[2] ?? '');
 }
-
-/** `for=192.0.2.60;proto=http`, `For="[2001:db8::17]:4711"`; empty for an element without `for`. */
-const forOf = (element: string): string => /(?:^|;)\s*for=("?)([^";\s]*)\1\s*(?:;|$)/i.exec(element)?.[2] ?? '';
 
 /** Of `192.0.2.60:4711`, `[2001:db8::17]:4711` and `[2001:db8::17]`; a bare `2001:db8::17` has no port. */
 function withoutPort(hop: string): string {

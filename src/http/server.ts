@@ -36,18 +36,6 @@ export interface HttpServer {
   close(drainMs: number): Promise<void>;
 }
 
-/** The routes decide how long an identifier may be; here only a header's size is the limit. */
-const maxParamLength = 16 * 1024;
-
-/**
- * Of the request line and the headers: SDKs send the conditions of a merge in the URL. Clients may send 80 KiB; the rest is for what
- * proxies and other replicas add. `Connections` bounds what all heads together hold.
- */
-const maxHeadBytes = 88 * 1024;
-
-/** The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up. */
-const hangUpAfterDeadlineMs = 60_000;
-
 export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
   const { host, port, maxConnections: backlog } = deps.config;
   const { app, pipeline, stopListening } = createHttpServer(deps);
@@ -78,7 +66,9 @@ function createHttpServer(deps: HttpDeps) {
       return server;
     },
   });
-  leaveBodiesAlone(app);
+  // Any Content-Type, or none, reaches the handler with the body untouched; `RequestBody` reads it.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   app.decorateRequest('context');
   app.addHook('onRequest', (request, reply) => {
     request.context = pipeline.open(request, reply);
@@ -103,7 +93,8 @@ function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
     logger: false,
     return503OnClosing: false, // the pipeline refuses, in the same words as ever
     exposeHeadRoutes: true, // RFC 9110, 9.1: HEAD is there where GET is
-    routerOptions: { ignoreTrailingSlash: true, maxParamLength },
+    // The routes decide how long an identifier may be; here only a header's size is the limit.
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 16 * 1024 },
     genReqId: (raw: IncomingMessage) => requestIdFrom(raw) ?? newId(),
     rewriteUrl: (raw: IncomingMessage) => routedTarget(raw.url ?? '/'),
     frameworkErrors: (error: Error, request: FastifyRequest, reply: FastifyReply) => {
@@ -117,11 +108,14 @@ function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
 function nodeServer(deps: HttpDeps, pipeline: RequestPipeline, route: RequestListener): Server {
   const { config } = deps;
   const options = {
-    maxHeaderSize: maxHeadBytes,
+    // Of the request line and the headers: SDKs send the conditions of a merge in the URL. Clients may send 80 KiB; the
+    // rest is for what proxies and other replicas add. `Connections` bounds what all heads together hold.
+    maxHeaderSize: 88 * 1024,
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
     headersTimeout: config.requestHeaderTimeoutMs,
     connectionsCheckingInterval: Math.min(checkEveryMs, config.requestHeaderTimeoutMs), // for late headers; 30 s by default
-    requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + hangUpAfterDeadlineMs,
+    // The request's own deadline ends an upload first, with an answer; this one, Node's, only hangs up.
+    requestTimeout: Math.max(config.maxTimeoutMs, config.requestHeaderTimeoutMs) + 60_000,
     keepAliveTimeout: config.keepAliveTimeoutMs,
   };
   const { connections } = pipeline;
@@ -149,16 +143,6 @@ function tlsServer({ certificate, config }: HttpDeps, options: ServerOptions, co
   server.on('secureConnection', (socket) => connections.secured(socket));
   server.on('tlsClientError', (error, socket) => connections.failedHandshake(socket, error));
   return server;
-}
-
-/** Fastify refuses a QUERY request without a Content-Type before it looks for a route, and there is none for it. */
-const isUnroutedQuery = (error: unknown): boolean =>
-  (error as { code?: unknown } | undefined)?.code === 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE';
-
-/** Any Content-Type, or none, reaches the handler with the body untouched; `RequestBody` reads it. */
-function leaveBodiesAlone(app: FastifyInstance): void {
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
 }
 
 function addRoute(app: FastifyInstance, route: Route): void {
@@ -191,7 +175,12 @@ function refuseUnrouted(app: FastifyInstance, routes: readonly RouteMethods[]): 
     return context.refuse(new LancegateError('MethodNotAllowed', `the path has no ${method}, only ${allowed}`));
   };
   app.setNotFoundHandler(refuse);
-  app.setErrorHandler((error, request) => (isUnroutedQuery(error) ? refuse(request) : request.context.refuse(error)));
+  // Fastify refuses a QUERY request without a Content-Type before it looks for a route, and there is none for it.
+  app.setErrorHandler((error, request) =>
+    (error as { code?: unknown } | undefined)?.code === 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE'
+      ? refuse(request)
+      : request.context.refuse(error),
+  );
 }
 
 const healthRoutes = [

@@ -123,9 +123,6 @@ export const answeredBy = <Done, Result>(
   resultOf: (done: Done) => Result,
 ): AnswerOf<Done> | undefined => answered && ((done) => answered(resultOf(done)));
 
-/** Clients retry one at a time; a client of which more requests wait has gone wrong. */
-const maxWaiting = 15;
-
 export class Idempotency {
   readonly #catalog: KeyedRequestCatalog & TableCatalog & TransactionCatalog;
   readonly #access: TableAccess;
@@ -176,7 +173,8 @@ export class Idempotency {
     const key = isImplied ? await impliedKey(idempotency, digest) : idempotency.key;
     const known = { owner, key, requestDigest: digest, attempt: this.#newId() };
     const askedAtMs = this.#clock.nowMs();
-    const expiresAtMs = askedAtMs + (isImplied ? impliedKeptMs : this.#keptMs);
+    // The SDKs repeat a request within seconds.
+    const expiresAtMs = askedAtMs + (isImplied ? 10 * 60_000 : this.#keptMs);
     let whole: Promise<KeyedRequest> | undefined;
     const request = (): Promise<KeyedRequest> => {
       whole ??= idempotency.bodyDigest().then((bodyDigest) => ({ ...known, bodyDigest, expiresAtMs, askedAtMs }));
@@ -252,7 +250,8 @@ export class Idempotency {
 
   async #locked<Result>({ owner, key }: Keyed, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
     const name = JSON.stringify([owner, key]);
-    const lock = this.#locks.get(name) ?? new ReadWriteLock(maxWaiting, 'requests with this Idempotency-Key');
+    // Clients retry one at a time; a client of which more requests wait has gone wrong.
+    const lock = this.#locks.get(name) ?? new ReadWriteLock(15, 'requests with this Idempotency-Key');
     this.#locks.set(name, lock);
     try {
       const release = await lock.acquire('exclusive', signal);
@@ -346,9 +345,6 @@ interface NewestVersion {
   /** The number that the commit of the intent would have taken was taken so that it cannot be made any more. */
   readonly isFencedOff: boolean;
 }
-
-/** The SDKs repeat a request within seconds. */
-const impliedKeptMs = 10 * 60_000;
 
 async function impliedKey({ key, bodyDigest }: IdempotencyHeader, digest: string): Promise<IdempotencyKey> {
   const content = JSON.stringify([key, digest, await bodyDigest()]);

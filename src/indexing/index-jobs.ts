@@ -68,10 +68,6 @@ interface OpenJob extends IndexJob {
   readonly ending: AbortController;
 }
 
-/** Ended ones included; the oldest of those are forgotten first. */
-const mostJobs = 1_024;
-/** Each holds a version of its table. */
-const mostRunning = 64;
 /** For so long, writers wait for an index that cannot be built beside them. */
 const mostLockedMs = 5_000;
 
@@ -87,7 +83,8 @@ export class IndexJobs {
   /** `SlowDown` if too many run or wait. */
   start(order: IndexOrder): IndexJob {
     const { newId, clock } = this.#deps;
-    if (this.#running.length >= mostRunning) throw queueIsFull('index builds');
+    // Each holds a version of its table.
+    if (this.#running.length >= 64) throw queueIsFull('index builds');
     this.#forgetOldest();
     const { promise: ended, resolve, reject } = Promise.withResolvers<WriteCounts>();
     ended.catch(() => undefined); // each wait on it handles it
@@ -118,7 +115,8 @@ export class IndexJobs {
   /** Resolves when the job has ended: cancelled, or as it did before. */
   async cancel({ id }: Pick<IndexJob, 'id'>): Promise<void> {
     const job = this.#jobs.get(id);
-    if (job !== undefined) await this.#end(job, cancelled());
+    if (job !== undefined)
+      await this.#end(job, new LancegateError('JobCancelled', 'the job was cancelled; nothing was written'));
   }
 
   /** Ends those of a table that another process writes to from now on, which can build them again. */
@@ -132,7 +130,14 @@ export class IndexJobs {
 
   /** Ends all that run. */
   async close(): Promise<void> {
-    await Promise.all(this.#running.map((job) => this.#end(job, stopping())));
+    await Promise.all(
+      this.#running.map((job) =>
+        this.#end(
+          job,
+          new LancegateError('SlowDown', 'the service is stopping; nothing was written', { retryAfterSeconds: 5 }),
+        ),
+      ),
+    );
   }
 
   async #end({ ending, ended }: OpenJob, reason: LancegateError): Promise<void> {
@@ -151,7 +156,8 @@ export class IndexJobs {
 
   #forgetOldest(): void {
     for (const [id, { state }] of this.#jobs) {
-      if (this.#jobs.size < mostJobs) return;
+      // Ended ones included; the oldest of those are forgotten first.
+      if (this.#jobs.size < 1_024) return;
       if (state !== 'IN_PROGRESS') this.#jobs.delete(id);
     }
   }
@@ -225,17 +231,9 @@ export class IndexJobs {
   }
 }
 
-const cancelled = (): LancegateError =>
-  new LancegateError('JobCancelled', 'the job was cancelled; nothing was written');
-
-const stopping = (): LancegateError =>
-  new LancegateError('SlowDown', 'the service is stopping; nothing was written', { retryAfterSeconds: 5 });
-
 /** Of a job that was ended, and wrote nothing, why it was. */
 function failureOf({ ending: { signal } }: OpenJob, error: unknown): LancegateError {
-  const failure = asFailure(error);
+  const failure =
+    error instanceof LancegateError ? error : new LancegateError('Internal', 'an index build failed', { cause: error });
   return signal.aborted && !isOutcomeUnknown(failure) ? (signal.reason as LancegateError) : failure;
 }
-
-const asFailure = (error: unknown): LancegateError =>
-  error instanceof LancegateError ? error : new LancegateError('Internal', 'an index build failed', { cause: error });

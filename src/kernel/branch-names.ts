@@ -6,10 +6,12 @@ const foldersOfDataset: ReadonlySet<string> = new Set([
 ]);
 
 /** Equal for names that some file system takes for one: it may ignore case, the form of Unicode, or dots at the end. */
-const folded = (segment: string): string =>
-  segment.normalize('NFKC').toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replace(/\.+$/, '');
-
-const foldedSegments = (name: string): readonly string[] => name.split('/').map(folded);
+const foldedSegments = (name: string): readonly string[] =>
+  name
+    .split('/')
+    .map((segment) =>
+      segment.normalize('NFKC').toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replace(/\.+$/, ''),
+    );
 
 /** Such a branch would lie in the files of another one, and be removed with them, or they with it. */
 export const hasFolderOfDataset = (name: string): boolean =>
@@ -31,11 +33,9 @@ export function liesInFilesOf(outer: string, inner: string): boolean {
  * part is random.
  */
 const bytesBesideName = '.json.tmp.'.length + 32 + '#999'.length;
-/** What file systems allow. */
-const mostBytesOfFileName = 255;
 
-/** Of `storedBytes`. */
-export const mostStoredBytes = mostBytesOfFileName - bytesBesideName;
+/** Of `storedBytes`: file systems allow names of 255 bytes. */
+export const mostStoredBytes = 255 - bytesBesideName;
 
 /** A slash, and each byte of what is no letter of ASCII, takes five. */
 export const storedBytes = (name: string): number => encodeURIComponent(encodeURIComponent(name)).length;

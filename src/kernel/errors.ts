@@ -177,7 +177,7 @@ export const storageUnavailable = (
 
 /** For the later steps of a work of several: that nothing was written is true of the step that failed only. */
 export function notTheFirstStep(error: unknown): never {
-  if (!isOfStorage(error)) throw error;
+  if (!(error instanceof LancegateError && storageErrors.has(error.kind))) throw error;
   throw new LancegateError('Internal', 'the storage or the catalog refused a later step', { cause: error });
 }
 
@@ -188,8 +188,6 @@ export const notTheFirstStepIf =
     if (hasDone) notTheFirstStep(error);
     throw error;
   };
-
-const isOfStorage = (error: unknown): boolean => error instanceof LancegateError && storageErrors.has(error.kind);
 
 const storageErrors: ReadonlySet<ErrorName> = new Set(['StorageFull', 'StorageUnavailable', 'CatalogUnavailable']);
 

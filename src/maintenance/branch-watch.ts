@@ -14,11 +14,6 @@ export interface WatchPolicy {
 /** A look is tried again as a job is. */
 type Tried = Plan['job'] | 'look';
 
-const firstRetryMs = 1_000;
-const longestRetryMs = 300_000;
-/** Building an index or writing rows again takes a third of the time at most where there is hardly a commit. */
-const quietPerJob = 2;
-
 /** What this process has seen of one branch, and which plan that leads to. Bounded: sums, a few marks, and the key columns. */
 export class BranchWatch {
   readonly target: BranchRef;
@@ -97,7 +92,7 @@ export class BranchWatch {
 
   /** Returns for how long there is no other attempt: each time twice as long. */
   failed(attempt: Tried, nowMs: number): number {
-    const retryAfterMs = Math.min(longestRetryMs, firstRetryMs * 2 ** this.#failures);
+    const retryAfterMs = Math.min(300_000, 1_000 * 2 ** this.#failures);
     this.#failures += 1;
     this.#notBeforeMs[attempt] = nowMs + retryAfterMs;
     return retryAfterMs;
@@ -113,6 +108,7 @@ export class BranchWatch {
 
   #isQuiet(nowMs: number): boolean {
     const { compact, index } = this.#lastTookMs;
-    return this.ages.quietForMs(nowMs) >= Math.max(quietMs, quietPerJob * Math.max(compact, index));
+    // Building an index or writing rows again takes a third of the time at most where there is hardly a commit.
+    return this.ages.quietForMs(nowMs) >= Math.max(quietMs, 2 * Math.max(compact, index));
   }
 }

@@ -77,7 +77,9 @@ export class MaintenanceJobs {
         await this.pruneForSpace(watch.target);
         return (await this.#compact(watch, plan))?.isMade === true;
       case 'index':
-        requireBuilt(await this.#buildIndexes(watch, plan.indexes, plan.reason));
+        // A plan that left an index as it is has failed, so that it is not tried again at once.
+        for (const { refusal } of await this.#buildIndexes(watch, plan.indexes, plan.reason))
+          if (refusal !== undefined) throw refusal;
         return true;
       case 'prune':
         await this.#prune(watch.target, 'old versions');
@@ -194,9 +196,4 @@ export class MaintenanceJobs {
   get #retainedFromMs(): number {
     return this.#nowMs - this.#deps.policy.retentionMs;
   }
-}
-
-/** A plan that left an index as it is has failed, so that it is not tried again at once. */
-function requireBuilt(reports: readonly IndexReport[]): void {
-  for (const { refusal } of reports) if (refusal !== undefined) throw refusal;
 }

@@ -88,7 +88,9 @@ function compaction(reason: 'small fragments' | 'quiet', layout: Layout): readon
   const isMovable = layout.fragments.every(({ id }) => id !== undefined);
   if (!isMovable || (reason === 'quiet' && !isConcurrent(layout))) return compactionByEngine(reason, layout);
   const tier = fullTier(layout, reason === 'quiet' ? quietFanIn : fanIn);
-  const chosen = tier.length === 0 && reason === 'quiet' ? someThinned(layout) : tier;
+  // Some of those of which much is deleted.
+  const chosen =
+    tier.length === 0 && reason === 'quiet' ? withinBytes(layout.fragments.filter(isThinned), layout) : tier;
   return chosen.length === 0 ? [] : [{ job: 'compact', reason, fragments: chosen.flatMap(({ id }) => id ?? []) }];
 }
 
@@ -114,10 +116,6 @@ function fullTier(layout: Layout, size: number): readonly FragmentFacts[] {
   const full = tiers.findLastIndex((tier, at) => tiers[at - size + 1] === tier);
   return withinBytes(small.slice(0, full + 1), layout);
 }
-
-/** Some of those of which much is deleted. */
-const someThinned = (layout: Layout): readonly FragmentFacts[] =>
-  withinBytes(layout.fragments.filter(isThinned), layout);
 
 /** The first of them, as many as may be written at once. */
 function withinBytes(fragments: readonly FragmentFacts[], layout: Layout): readonly FragmentFacts[] {

@@ -33,10 +33,6 @@ export interface SchedulerPolicy extends WatchPolicy {
   readonly isAutomatic: boolean;
 }
 
-const checkEveryMs = 1_000;
-/** If more branches are written to, those written to longest ago are not maintained. */
-const maxWatched = 4_096;
-
 export class MaintenanceScheduler implements CommitObserver {
   readonly #deps: SchedulerDeps;
   readonly #log: MaintenanceLog;
@@ -131,7 +127,11 @@ export class MaintenanceScheduler implements CommitObserver {
     try {
       await this.#pruning;
       const branches = (await this.#deps.actions.branchesOf(main)) ?? [];
-      for (const branch of branches) await work({ ...main, branch }).catch(unlessBranchIsGone);
+      // A branch may be deleted while the others are looked after.
+      for (const branch of branches)
+        await work({ ...main, branch }).catch((error: unknown) => {
+          if (!(error instanceof LancegateError) || error.kind !== 'TableBranchNotFound') throw error;
+        });
     } finally {
       release();
     }
@@ -143,14 +143,15 @@ export class MaintenanceScheduler implements CommitObserver {
     this.#watched.delete(key);
     this.#watched.set(key, watch);
     const [oldest] = this.#watched.keys();
-    if (this.#watched.size > maxWatched && oldest !== undefined) this.#watched.delete(oldest);
+    // If more branches are written to, those written to longest ago are not maintained.
+    if (this.#watched.size > 4_096 && oldest !== undefined) this.#watched.delete(oldest);
     return watch;
   }
 
   /** Quiet branches and versions that grow old are noticed by looking now and then, for as long as there are any. */
   #checkLater(): void {
     if (this.#cancelCheck !== undefined || this.#stopping.signal.aborted) return;
-    this.#cancelCheck = this.#deps.clock.schedule(checkEveryMs, () => {
+    this.#cancelCheck = this.#deps.clock.schedule(1_000, () => {
       this.#cancelCheck = undefined;
       this.#forgetQuiet();
       if (this.#watched.size > 0) this.#checkLater();
@@ -235,11 +236,6 @@ export class MaintenanceScheduler implements CommitObserver {
       this.#pruning = undefined;
     });
   }
-}
-
-/** A branch may be deleted while the others are looked after. */
-function unlessBranchIsGone(error: unknown): void {
-  if (!(error instanceof LancegateError) || error.kind !== 'TableBranchNotFound') throw error;
 }
 
 const keyOf = ({ tableId, branch }: BranchRef): string => JSON.stringify([tableId, branch ?? null]);

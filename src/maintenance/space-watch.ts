@@ -22,8 +22,6 @@ interface SpaceWatchParts {
   readonly pruneTable: (main: BranchRef) => Promise<void>;
 }
 
-const lookEveryMs = 10_000;
-const restPerWork = 10;
 const tablesPerPage = 256;
 
 export class SpaceWatch {
@@ -63,7 +61,7 @@ export class SpaceWatch {
     } catch (error) {
       this.#parts.logger.warn({ error }, 'the free space on the disk of the tables could not be read');
     }
-    this.#lookAfter(Math.max(lookEveryMs, restPerWork * (performance.now() - startMs)));
+    this.#lookAfter(Math.max(10_000, 10 * (performance.now() - startMs)));
   }
 
   async #isNearlyFull(): Promise<boolean> {

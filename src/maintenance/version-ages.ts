@@ -5,9 +5,6 @@ interface Mark {
   readonly versions: number;
 }
 
-/** Marks are this part of the retention apart, which is how much longer than asked a version can live. */
-const marksPerRetention = 8;
-
 /**
  * A version can be removed once the retention has passed since the next one took its place. This estimates how many can, so
  * that manifests are read only when it is worth it.
@@ -26,7 +23,8 @@ export class VersionAges {
     this.#versions += 1;
     const mark = { atMs: nowMs, versions: this.#versions };
     // The newest mark moves on until it is far enough from the one before it, so the last commit always has one.
-    const isClose = nowMs - (this.#marks.at(-2)?.atMs ?? -Infinity) < this.#retentionMs / marksPerRetention;
+    // Marks are this part of the retention apart, which is how much longer than asked a version can live.
+    const isClose = nowMs - (this.#marks.at(-2)?.atMs ?? -Infinity) < this.#retentionMs / 8;
     const marks = [...(isClose ? this.#marks.slice(0, -1) : this.#marks), mark];
     const firstNeeded = marks.findLastIndex(({ atMs }) => atMs <= nowMs - this.#retentionMs);
     this.#marks = marks.slice(Math.max(0, firstNeeded));

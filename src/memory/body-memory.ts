@@ -86,8 +86,6 @@ export class Quota {
 }
 
 const smallestClassBytes = 64 << 10;
-/** Buffers come in eight sizes for each doubling, so at most an eighth of one is unused. */
-const classesPerDoubling = 8;
 
 export interface BodyMemoryLimits {
   /** What all bodies together may hold; beyond it, `SlowDown` (P7). */
@@ -239,7 +237,8 @@ export class BodyAccount {
 /** The size of the buffer that `take` returns. */
 export function bufferBytesFor(leastBytes: number): number {
   if (leastBytes <= smallestClassBytes) return smallestClassBytes;
-  const step = 2 ** Math.floor(Math.log2(leastBytes)) / classesPerDoubling;
+  // Buffers come in eight sizes for each doubling, so at most an eighth of one is unused.
+  const step = 2 ** Math.floor(Math.log2(leastBytes)) / 8;
   return Math.ceil(leastBytes / step) * step;
 }
 

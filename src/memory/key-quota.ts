@@ -1,8 +1,5 @@
 import type { Clock } from '../kernel/clock.ts';
 
-/** Keys used within this time stay, whatever other tables need; else two busy tables would read theirs anew at every commit. */
-const inUseMs = 10_000;
-
 /** The part of the quota that the key index of one branch has. */
 export interface KeyHold {
   /** The keys take so many bytes now. False where there is no room: then nothing is held any more. */
@@ -60,7 +57,9 @@ export class KeyBudget {
     const leaving: Hold[] = [];
     for (const hold of this.#holds) {
       if (missingBytes <= 0) break;
-      if (hold === asking || this.#clock.nowMs() - hold.usedAtMs < inUseMs) continue;
+      // Keys used within this time stay, whatever other tables need; else two busy tables would read theirs anew at
+      // every commit.
+      if (hold === asking || this.#clock.nowMs() - hold.usedAtMs < 10_000) continue;
       leaving.push(hold);
       missingBytes -= hold.bytes;
     }

@@ -56,12 +56,7 @@ interface ResidentLimitParts {
 const fullFrom = 14 / 16;
 /** They are admitted again below this part, so that not every sample changes the decision. */
 const roomBelow = 13 / 16;
-/** A request in between takes the last sample. */
-const sampleEveryMs = 10;
 const collectEveryMs = 2_000;
-/** If a collection gave back less than this part of the limit, the next one is not tried so soon. */
-const worthCollecting = 1 / 32;
-const collectInVainEveryMs = 30_000;
 
 /**
  * Keeps resident memory under its limit by refusing new writes while little is left (P7). It is the last line: quotas say
@@ -95,7 +90,8 @@ export class ResidentLimit {
 
   #look(): void {
     const nowMs = this.#parts.clock.nowMs();
-    if (Math.abs(nowMs - this.#sampledAtMs) < sampleEveryMs) return;
+    // A request in between takes the last sample.
+    if (Math.abs(nowMs - this.#sampledAtMs) < 10) return;
     this.#sampledAtMs = nowMs;
     const bytes = this.#sample(nowMs);
     const isFull = bytes >= (this.#isFull ? roomBelow : fullFrom) * this.#parts.limitBytes;
@@ -113,17 +109,14 @@ export class ResidentLimit {
     this.#collectedAtMs = nowMs;
     memory.collect();
     const left = memory.residentBytes();
-    this.#collectAgainAfterMs = bytes - left < worthCollecting * limitBytes ? collectInVainEveryMs : collectEveryMs;
+    // If a collection gave back less than this part of the limit, the next one is not tried so soon.
+    this.#collectAgainAfterMs = bytes - left < limitBytes / 32 ? 30_000 : collectEveryMs;
     return left;
   }
 }
 
-/** In percent, from one collection of the whole heap to the next. At 0 V8 decides: up to 300. */
-const lowGrowth = 60;
 /** So many collections in a row are looked at: fewer happen close together whenever a process starts. */
 const observed = 4;
-/** Collections of the whole heap are frequent when so many come within this time, and rare again when they take thrice as long. */
-const frequentWithinMs = 6_000;
 
 /** Whether collections of the whole heap are so rare that more of them cost nothing. */
 export class CollectionPace {
@@ -139,7 +132,9 @@ export class CollectionPace {
     this.#timesMs = [...this.#timesMs, atMs].slice(-observed);
     const [first = atMs] = this.#timesMs;
     if (this.#timesMs.length < observed) return;
-    this.#isSlow = atMs - first >= frequentWithinMs * (this.#isSlow ? 1 : 3);
+    // Collections of the whole heap are frequent when so many come within this time, and rare again when they take
+    // thrice as long.
+    this.#isSlow = atMs - first >= 6_000 * (this.#isSlow ? 1 : 3);
   }
 }
 
@@ -149,7 +144,8 @@ export class CollectionPace {
  */
 export function limitHeapGrowth(): Disposable {
   const pace = new CollectionPace();
-  const apply = (): void => setFlagsFromString(`--heap-growing-percent=${pace.isSlow ? lowGrowth : 0}`);
+  // In percent, from one collection of the whole heap to the next. At 0 V8 decides: up to 300.
+  const apply = (): void => setFlagsFromString(`--heap-growing-percent=${pace.isSlow ? 60 : 0}`);
   const collections = new PerformanceObserver((seen) => {
     for (const { startTime } of seen.getEntries().filter(isOfWholeHeap)) pace.collected(startTime);
     apply();

@@ -43,10 +43,14 @@ export const createBranch =
     try {
       const dataset = await access.latest(record, undefined);
       const branches = await dataset.listBranches();
-      if (branches.some((branch) => branch.name === name)) throw branchExists(table, name);
+      if (branches.some((branch) => branch.name === name))
+        throw new LancegateError(
+          'TableBranchAlreadyExists',
+          `table '${showTable(table)}' has a branch '${name}' already`,
+        );
       // Asked for a version of a branch that is not there, the engine misses the version only.
       if (fromBranch !== undefined && !branches.some((branch) => branch.name === fromBranch)) {
-        throw branchMissing(table, fromBranch);
+        throw new LancegateError('TableBranchNotFound', `table '${showTable(table)}' has no branch '${fromBranch}'`);
       }
       if (branches.some((branch) => liesInFilesOf(name, branch.name))) throw branchInTheWay(name);
       const parent = fromBranch === undefined ? dataset : await access.latest(record, fromBranch);
@@ -57,7 +61,13 @@ export const createBranch =
       await catalog.forgetBranch(record.id, name); // one that another program removed
       await catalog.markOpenForWriting({ tableId: record.id, ...unmade });
       await recoveryMarks.confirm(table);
-      const confirm = () => recoveryMarks.confirm(table).catch(leftToNextOwner);
+      // The next owner may have completed the branch, or made another one of its name.
+      const confirm = () =>
+        recoveryMarks.confirm(table).catch((error: unknown) => {
+          throw new LancegateError('Internal', 'another replica took over the table while a branch was made', {
+            cause: error,
+          });
+        });
       await dataset
         .createBranch(name, { branch: fromBranch, version: fromVersion }, confirm)
         .catch((error) => undoHalf(engine, confirm, { location: record.location, ...unmade }, error));
@@ -84,22 +94,11 @@ async function undoHalf(
   throw error;
 }
 
-/** The next owner may have completed the branch, or made another one of its name. */
-function leftToNextOwner(error: unknown): never {
-  throw new LancegateError('Internal', 'another replica took over the table while a branch was made', { cause: error });
-}
-
-const branchExists = (table: TableRef, name: BranchName): LancegateError =>
-  new LancegateError('TableBranchAlreadyExists', `table '${showTable(table)}' has a branch '${name}' already`);
-
 const branchInTheWay = (name: BranchName): LancegateError =>
   new LancegateError(
     'InvalidTableState',
     `branch '${name}' cannot be made: another program has made a branch whose files lie where those of this one would`,
   );
-
-const branchMissing = (table: TableRef, name: BranchName): LancegateError =>
-  new LancegateError('TableBranchNotFound', `table '${showTable(table)}' has no branch '${name}'`);
 
 export const deleteBranch =
   ({ access, locks, datasets, recoveryMarks }: Pick<Deps, 'access' | 'locks' | 'datasets' | 'recoveryMarks'>) =>
@@ -152,12 +151,16 @@ const listBranches =
       ({ name }) => name,
       ({ name }) => visible(name),
     );
-    return { items: items.map((branch) => withoutHiddenParent(branch, visible)), next };
+    // The version stays: the branch itself began at it.
+    return {
+      items: items.map((branch) =>
+        branch.parentBranch === undefined || visible(branch.parentBranch)
+          ? branch
+          : { ...branch, parentBranch: undefined },
+      ),
+      next,
+    };
   };
-
-/** The version stays: the branch itself began at it. */
-const withoutHiddenParent = (branch: StoredBranch, visible: Visible<BranchName>): StoredBranch =>
-  branch.parentBranch === undefined || visible(branch.parentBranch) ? branch : { ...branch, parentBranch: undefined };
 
 const CreateBranchBody = Type.Object({
   name: Type.String(),

@@ -5,7 +5,6 @@ import type { Logger } from '../telemetry/logger.ts';
 /** Of keys and of transactions each: a short transaction, so that no commit waits long for it. */
 const maxPerRound = 1_000;
 const roundEveryMs = 60_000;
-const nextRoundAfterMs = 1_000;
 
 /**
  * Forgets expired idempotency keys and old transactions, a little at a time: up to a thousand of each a minute, or a
@@ -23,7 +22,7 @@ export function keepForgetting(parts: {
   let isStopped = false;
   function run(): void {
     round = forgetSome(parts).then(
-      (isDone) => scheduleNext(isDone ? roundEveryMs : nextRoundAfterMs),
+      (isDone) => scheduleNext(isDone ? roundEveryMs : 1_000),
       (error: unknown) => {
         logger.warn({ error }, 'old records could not be removed; the service tries again');
         scheduleNext(roundEveryMs);

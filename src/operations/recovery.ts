@@ -50,13 +50,11 @@ export async function takeOverBranches(
   }
 }
 
-/** A last owner that has lost its lease is not expected to commit even once. */
-const mostFences = 100;
-
 /** The fence and all before it are durable when this resolves. Closes the dataset. */
 async function fence(dataset: Snapshot & BranchHead & HeadCommits, newId: NewId, log: Logger): Promise<void> {
   try {
-    for (let attempt = 1; attempt <= mostFences; attempt++) {
+    // A last owner that has lost its lease is not expected to commit even once.
+    for (let attempt = 1; attempt <= 100; attempt++) {
       const made = await takeNextVersion(dataset, newId);
       if (made !== 'overtaken') {
         await dataset.sync();

@@ -163,7 +163,8 @@ async function keepVersion(
   try {
     const dataset: Snapshot & BranchHead & History = await access.latest(record, branch);
     const [found] = await dataset.versionPage({ after: version - 1, limit: 1, order: 'ascending' });
-    if (found?.version !== version || !(await dataset.isWhole(version))) throw versionMissing(table, version);
+    if (found?.version !== version || !(await dataset.isWhole(version)))
+      throw new LancegateError('TableVersionNotFound', `table '${showTable(table)}' has no version ${version}`);
     await recoveryMarks.requireNotBehind({ id: tableId, ref: table }, branch, dataset);
     await recoveryMarks.acknowledge(tableId, branch, dataset);
     return found.manifestBytes ?? 0;
@@ -171,9 +172,6 @@ async function keepVersion(
     release();
   }
 }
-
-const versionMissing = (table: TableRef, version: number): LancegateError =>
-  new LancegateError('TableVersionNotFound', `table '${showTable(table)}' has no version ${version}`);
 
 const NameBody = Type.Object({ tag: Type.String() });
 const VersionBody = Type.Object({ tag: Type.String(), version: Version });

@@ -19,12 +19,6 @@ interface HandoversDeps {
 /** `in any case`: the process ends, and what does not end in time is left to the next owner to look after. */
 export type HandOver = 'if idle' | 'if not busy' | 'in any case';
 
-/** From the answer that this replica is the owner to the lock of the table. What takes longer, as a long body does, is refused. */
-const closingMs = 100;
-/** An attempt waits this long for what has a lock of the table. Then the name stays here, except at the end of the process. */
-const handOverWithinMs = 1_000;
-/** Whatever else it waits for, it is given up then: what waits for the name must not wait for ever. */
-const givenUpAfterMs = 3_000;
 /** Names of which a handover may be under way at once. */
 export const handOversAtOnce = 16;
 
@@ -57,7 +51,9 @@ export class Handovers {
 
   #untilClosed(): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#deps.clock.schedule(closingMs, resolve);
+    // From the answer that this replica is the owner to the lock of the table. What takes longer, as a long body does,
+    // is refused.
+    this.#deps.clock.schedule(100, resolve);
     return promise;
   }
 
@@ -65,21 +61,21 @@ export class Handovers {
     held.status = 'leaving';
     const outcome = await this.#endWork(held.table, work);
     const isKept = outcome === 'busy' || (outcome === 'late' && how === 'if idle');
-    if (isKept && how !== 'in any case') this.#keep(held);
-    else await this.#release(held, outcome === 'settled', successor);
-  }
-
-  #keep(held: HeldName): void {
-    held.status = 'held';
-    held.sinceMs = this.#deps.monotonicMs(); // each attempt holds up the writes to the table
+    if (isKept && how !== 'in any case') {
+      held.status = 'held';
+      held.sinceMs = this.#deps.monotonicMs(); // each attempt holds up the writes to the table
+    } else await this.#release(held, outcome === 'settled', successor);
   }
 
   async #endWork(table: TableRef, work: OwnedWork): Promise<'settled' | 'unsettled' | 'busy' | 'late'> {
     const { clock, logger } = this.#deps;
     const late = new AbortController();
     const givenUp = Promise.withResolvers<'busy'>();
-    const cancelLate = clock.schedule(handOverWithinMs, () => late.abort(writerMoved(table)));
-    const cancelGivenUp = clock.schedule(givenUpAfterMs, () => givenUp.resolve('busy'));
+    // An attempt waits this long for what has a lock of the table. Then the name stays here, except at the end of the
+    // process.
+    const cancelLate = clock.schedule(1_000, () => late.abort(writerMoved(table)));
+    // Whatever else it waits for, it is given up then: what waits for the name must not wait for ever.
+    const cancelGivenUp = clock.schedule(3_000, () => givenUp.resolve('busy'));
     try {
       return await Promise.race([work.handOver(table, late.signal), givenUp.promise]);
     } catch (error) {

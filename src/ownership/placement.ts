@@ -18,9 +18,6 @@ export function chosenFor({ namespace, name }: TableRef, replicas: readonly Repl
   return chosen?.replica;
 }
 
-/** A replica with so much more than its share keeps it: with many names, a few more are not worth a move. */
-const tolerated = 1.1;
-
 /**
  * Where the names go that the replica `id` owns beyond its share: a replica for each, the one that owns least then. Ranks alone spread
  * unevenly: of 20 names over 3 replicas one often has 10. `owned`: how many names each replica owns.
@@ -34,7 +31,8 @@ export function successorsOfSurplus(
   const counts = new Map(staying.map((replica) => [replica.id, owned.get(replica.id) ?? 0]));
   const own = counts.get(id) ?? 0;
   const share = Math.ceil([...counts.values()].reduce((sum, count) => sum + count, 0) / counts.size);
-  if (own <= share * tolerated) return [];
+  // A replica with so much more than its share keeps it: with many names, a few more are not worth a move.
+  if (own <= share * 1.1) return [];
   counts.delete(id);
   const successors: string[] = [];
   for (let surplus = own - share; surplus > 0; surplus--) {

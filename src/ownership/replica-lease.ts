@@ -18,12 +18,6 @@ export interface LeaseTimes {
 /** A replica that was killed is replaced within the first five seconds. Safety does not depend on these. */
 export const leaseTimes: LeaseTimes = { durationMs: 4_000, renewEveryMs: 1_000, marginMs: 1_000 };
 
-/** A storage that answers later is not reached. */
-const storageAnswersWithinMs = 2_000;
-
-/** A renewal that hangs on a lost connection must not keep the next one, on another connection, from being tried. */
-const mostRenewals = 3;
-
 interface LeaseParts {
   readonly catalog: ReplicaCatalog;
   readonly clock: Clock;
@@ -144,7 +138,8 @@ export class ReplicaLease {
     if (this.#isClosed) return;
     this.#cancel = this.#parts.clock.schedule(this.#parts.times.renewEveryMs, () => {
       this.#renewLater();
-      if (this.#underWay.size >= mostRenewals) return;
+      // A renewal that hangs on a lost connection must not keep the next one, on another connection, from being tried.
+      if (this.#underWay.size >= 3) return;
       const renewal = this.#renew().catch((error: unknown) => {
         this.#parts.logger.warn({ error, isValid: this.isValid }, 'the lease of this replica could not be renewed');
       });
@@ -174,7 +169,8 @@ export class ReplicaLease {
   async #isReached(reachStorage: ReplicaEntry['reachStorage']): Promise<boolean> {
     const askedAtMs = this.#parts.monotonicMs();
     const { promise: tooLate, resolve } = Promise.withResolvers<boolean>();
-    const cancel = this.#parts.clock.schedule(storageAnswersWithinMs, () => resolve(false));
+    // A storage that answers later is not reached.
+    const cancel = this.#parts.clock.schedule(2_000, () => resolve(false));
     const answer = reachStorage().then(
       () => true,
       () => false,

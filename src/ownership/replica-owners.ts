@@ -37,19 +37,9 @@ interface OwnersDeps {
   readonly times?: LeaseTimes;
 }
 
-/** How long another replica is believed to own a name. */
-const believedForMs = 1_000;
-const mostBelieved = 8_192;
-const acquireWithinMs = 10_000;
-const acquireEveryMs = 100;
 /** A name stays where it was claimed this long, for the work that it was claimed for. */
 const keptForMs = 5_000;
-/** Then it moves from a replica with a surplus while it is idle, and after this time also while it is written to. */
-const keptWhileBusyMs = 15_000;
 const movesPerRound = 4;
-const looksPerRound = 256;
-const takenOverPerRound = 32;
-const roundsBetweenSweeps = 3;
 
 export class ReplicaOwners implements TableOwners {
   readonly #deps: OwnersDeps;
@@ -68,8 +58,9 @@ export class ReplicaOwners implements TableOwners {
     this.#handovers = new Handovers(deps, this.#held);
     const { monotonicMs, names, times = leaseTimes } = deps;
     this.#believed = new LRUCache({
-      max: mostBelieved,
-      ttl: believedForMs,
+      max: 8_192,
+      // How long another replica is believed to own a name.
+      ttl: 1_000,
       perf: { now: monotonicMs },
       ttlResolution: 0,
     });
@@ -142,9 +133,10 @@ export class ReplicaOwners implements TableOwners {
    */
   async acquire(tables: readonly TableRef[], signal: AbortSignal): Promise<Disposable> {
     const { catalog, monotonicMs } = this.#deps;
-    const untilMs = monotonicMs() + acquireWithinMs;
+    const untilMs = monotonicMs() + 10_000;
     using kept = new DisposableStack();
-    let missing = this.#keepUpToMissing(tables.toSorted(byKey), kept);
+    const inOrder = tables.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1));
+    let missing = this.#keepUpToMissing(inOrder, kept);
     let next: TableRef | undefined;
     for (;;) {
       await firstOf(Promise.all(missing.map((table) => this.#claim(table))), signal);
@@ -154,7 +146,7 @@ export class ReplicaOwners implements TableOwners {
       next = missing[0]!;
       if (monotonicMs() > untilMs || this.#successorOf(next) !== undefined) throw writerMoved(next);
       await catalog.wantNames(isNearer ? missing : [next], this.#id); // another work may have asked for it meanwhile
-      await firstOf(this.#pause(acquireEveryMs), signal);
+      await firstOf(this.#pause(100), signal);
     }
   }
 
@@ -307,7 +299,7 @@ export class ReplicaOwners implements TableOwners {
     await this.#handOverWanted();
     await this.#moveSurplus();
     this.#rounds += 1;
-    if (this.#rounds % roundsBetweenSweeps !== 0 || this.#lease.isLeaving) return;
+    if (this.#rounds % 3 !== 0 || this.#lease.isLeaving) return;
     await this.#takeOverLeft();
     await this.#leaveUnused();
     await catalog.forgetEndedReplicas();
@@ -339,14 +331,15 @@ export class ReplicaOwners implements TableOwners {
     const successors = successorsOfSurplus(this.#id, await this.#deps.catalog.countNames(), replicas);
     const nowMs = this.#deps.monotonicMs();
     let moves = 0;
-    for (const [key, held] of [...this.#held].slice(0, looksPerRound)) {
+    for (const [key, held] of [...this.#held].slice(0, 256)) {
       if (moves >= Math.min(movesPerRound, successors.length)) return;
       if (this.#held.get(key) !== held || held.status !== 'held') continue;
       this.#held.delete(key); // the others are looked at next
       this.#held.set(key, held);
       const heldForMs = nowMs - held.sinceMs;
       if (heldForMs < keptForMs) continue;
-      await this.#handOver([held], heldForMs > keptWhileBusyMs ? 'if not busy' : 'if idle', successors[moves]);
+      // Then it moves from a replica with a surplus while it is idle, and after this time also while it is written to.
+      await this.#handOver([held], heldForMs > 15_000 ? 'if not busy' : 'if idle', successors[moves]);
       moves += 1;
     }
   }
@@ -364,7 +357,7 @@ export class ReplicaOwners implements TableOwners {
   /** What replicas left that are gone, although no request has asked for it. */
   async #takeOverLeft(): Promise<void> {
     const { catalog, logger } = this.#deps;
-    for (const table of await catalog.unsettledNames(takenOverPerRound)) {
+    for (const table of await catalog.unsettledNames(32)) {
       if (this.#isClosed || chosenFor(table, this.#lease.replicas)?.id !== this.#id) continue;
       await this.#claim(table).catch((error: unknown) => {
         logger.warn({ table: showTable(table), error }, 'a table could not be taken over; this replica tries again');
@@ -372,7 +365,5 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 }
-
-const byKey = (one: TableRef, other: TableRef): number => (keyOf(one) < keyOf(other) ? -1 : 1);
 
 const asReplica = ({ id, address }: NameOwner): Owner => ({ kind: 'replica', id, address });

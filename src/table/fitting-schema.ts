@@ -41,17 +41,11 @@ export const fitOf = (
   check: (now: Schema): void => {
     requireFit(source, now);
     if (!isFitted(source, now)) throw columnsAdded();
-    requireFewNewNulls(source, rows, checked, now);
+    const more = nullBytesPerRow(source, now) - nullBytesPerRow(source, checked);
+    // The memory for NULLs in columns that came meanwhile is not reserved: many of them have to be sent again.
+    if (more * rows > 16 * 2 ** 20) throw columnsAdded();
   },
 });
-
-/** The memory for NULLs in columns that came meanwhile is not reserved: many of them have to be sent again. */
-const mostNullBytes = 16 * 2 ** 20;
-
-function requireFewNewNulls(source: Schema, rows: number, checked: Schema, now: Schema): void {
-  const more = nullBytesPerRow(source, now) - nullBytesPerRow(source, checked);
-  if (more * rows > mostNullBytes) throw columnsAdded();
-}
 
 const columnsAdded = (): LancegateError =>
   new LancegateError(

@@ -74,7 +74,9 @@ export class TableAccess {
       await dataset.sync(0).finally(() => dataset.close());
       return await this.#catalog.registerTable({ ref, properties, seen, ...found, replaces });
     } catch (error) {
-      if (!isOfAnother(error)) throw error;
+      // Another create, replica or request has the name meanwhile.
+      if (!(error instanceof LancegateError && (error.kind === 'ConcurrentCreate' || error.kind === 'WriterMoved')))
+        throw error;
       return (await this.#catalog.findTable(ref)) ?? declared;
     }
   }
@@ -161,10 +163,6 @@ export class TableAccess {
     return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
   }
 }
-
-/** Another create, replica or request has the name meanwhile. */
-const isOfAnother = (error: unknown): boolean =>
-  error instanceof LancegateError && (error.kind === 'ConcurrentCreate' || error.kind === 'WriterMoved');
 
 const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
   new LancegateError('ConcurrentModification', `table '${showTable(ref)}' was replaced meanwhile`, {

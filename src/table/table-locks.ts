@@ -106,7 +106,8 @@ export class TableLocks {
     const release = await locks.table.acquire(mode, signal);
     return () => {
       release();
-      this.#forgetIdle(key, locks);
+      // Locks are made on demand and forgotten when they are idle, so their number is that of busy tables (P7).
+      if (locks.table.isIdle && this.#locks.get(key) === locks) this.#locks.delete(key);
     };
   }
 
@@ -120,11 +121,6 @@ export class TableLocks {
     };
     this.#locks.set(key, locks);
     return locks;
-  }
-
-  /** Locks are made on demand and forgotten when they are idle, so their number is that of busy tables (P7). */
-  #forgetIdle(key: string, locks: LocksOfTable): void {
-    if (locks.table.isIdle && this.#locks.get(key) === locks) this.#locks.delete(key);
   }
 }
 

@@ -80,7 +80,7 @@ function showError(error: unknown): string {
  * controls, separators of lines, marks of direction, and characters without width.
  */
 const deceptive = /[\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
-const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 
 /** As JSON escapes, so the text of a JSON value stays the same. Line feeds stay. */
-export const escapeDeceptive = (text: string): string => text.replace(deceptive, escaped);
+export const escapeDeceptive = (text: string): string =>
+  text.replace(deceptive, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);

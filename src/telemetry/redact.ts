@@ -29,12 +29,12 @@ function redact(value: unknown, depth = 0): unknown {
 
 export function redactFields(fields: Readonly<Record<string, unknown>>, depth = 0): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(fields).map(([name, value]) => [name, isSecret(name, value) ? mask : redact(value, depth + 1)]),
+    Object.entries(fields).map(([name, value]) => [
+      name,
+      value !== undefined && secretName.test(name) && !harmlessName.test(name) ? mask : redact(value, depth + 1),
+    ]),
   );
 }
-
-const isSecret = (name: string, value: unknown): boolean =>
-  value !== undefined && secretName.test(name) && !harmlessName.test(name);
 
 /** Keeps what an error carries besides its text, such as `code`, `kind` and `internal`. */
 function redactError(error: Error, depth: number): Record<string, unknown> {

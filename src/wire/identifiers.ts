@@ -202,13 +202,10 @@ export const hasTrailingSlash = (url: string): boolean => splitTarget(url).path.
 export function routedTarget(url: string): string {
   const { path, queryString } = splitTarget(url);
   const plain = path.replaceAll(/\/{2,}/g, '/');
-  const spaced = hasDelimiter(queryString) ? plain.replaceAll('+', '%20') : plain;
-  const rooted = isDot(queryString)
+  const spaced = /(^|&)delimiter(=|&|$)/.test(queryString) ? plain.replaceAll('+', '%20') : plain;
+  // Compared undecoded: routing must not fail on a broken escape, whose refusal comes after authentication.
+  const rooted = /(^|&)delimiter=(\.|%2E)(&|$)/i.test(queryString)
     ? spaced.replace(/\/v1\/namespace\/(table\/)?list\/?$/, '/v1/namespace/%2E/$1list')
     : spaced;
   return queryString === '' ? rooted : `${rooted}?${queryString}`;
 }
-
-const hasDelimiter = (queryString: string): boolean => /(^|&)delimiter(=|&|$)/.test(queryString);
-/** Compared undecoded: routing must not fail on a broken escape, whose refusal comes after authentication. */
-const isDot = (queryString: string): boolean => /(^|&)delimiter=(\.|%2E)(&|$)/i.test(queryString);

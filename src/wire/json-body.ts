@@ -39,12 +39,10 @@ export const nextPage = { page_token: Type.Optional(Type.String()) };
 
 export const PageBody = Type.Object(pageFields);
 
-/** A path has fewer. */
-const mostIdParts = 64;
-
 /** What every body may hold: the identifier again, as its parts, and a branch. */
 export const Common = Type.Object({
-  id: Type.Optional(Type.Array(Type.String(), { maxItems: mostIdParts })),
+  // A path has fewer.
+  id: Type.Optional(Type.Array(Type.String(), { maxItems: 64 })),
   branch: Type.Optional(Type.String()),
 });
 

@@ -70,7 +70,9 @@ function nearestTo(name: string, known: Named, at: string, { parameters, fields,
   const [elsewhere, other] = known === parameters ? [fields, 'body'] : [parameters, 'query string'];
   if (at === '' && Object.hasOwn(elsewhere, name)) return { edits: 0, hint: `; it belongs in the ${other}` };
   return Object.keys(at === '' ? { ...known, ...elsewhere } : known)
-    .flatMap((means) => wordsFor(means).map((word) => ({ means, word: plain(word) })))
+    .flatMap((means) =>
+      (synonyms.find((group) => group.includes(means)) ?? [means]).map((word) => ({ means, word: plain(word) })),
+    )
     .filter(({ word }) => isStrict || Math.abs(word.length - plain(name).length) <= mostEdits)
     .map(({ means, word }) => ({ edits: editDistance(plain(name), word), hint: `; did you mean ${means}?` }))
     .reduce((a, b) => (b.edits < a.edits ? b : a), { edits: Infinity, hint: '' });
@@ -86,8 +88,6 @@ const synonyms = [
   ['vector', 'query_vector'],
   ['vector_column', 'vector_column_name'],
 ];
-
-const wordsFor = (name: string): readonly string[] => synonyms.find((group) => group.includes(name)) ?? [name];
 
 /** The same in any case and with any separators. */
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, '');

@@ -16,8 +16,6 @@ import type { ReadFilter } from './merge-parameters.ts';
 /** The binding counts in 32 bits. */
 const mostRows = 2 ** 32 - 1;
 const limits = { vectors: 1_000, dimension: 65_536, columns: 10_000, orderings: 100 } as const;
-/** What the SDKs search for by default. */
-const defaultResults = 10;
 
 const upTo = (maximum: number, minimum = 0) => Type.Optional(Type.Integer({ minimum, maximum }));
 const flag = Type.Optional(Type.Boolean());
@@ -84,7 +82,8 @@ export function readQuery(body: Body, readFilter: ReadFilter, check: NameCheck):
 }
 
 function readLimit(k: number | undefined, isNearest: boolean, isText: boolean): number | undefined {
-  if (k === undefined) return isNearest || isText ? defaultResults : undefined;
+  // What the SDKs search for by default.
+  if (k === undefined) return isNearest || isText ? 10 : undefined;
   if (!Number.isInteger(k)) throw invalidInput('k must be a whole number');
   if (k === 0 && isNearest) throw invalidInput('k must be above 0 to search by vectors');
   return k > mostRows ? undefined : k;

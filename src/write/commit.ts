@@ -54,9 +54,6 @@ export interface CommitterDeps {
   readonly observer: CommitObserver;
 }
 
-/** Other programs that commit without end must not keep a writer for ever. */
-const mostAttempts = 100;
-
 export class Committer {
   readonly #deps: CommitterDeps;
   readonly #kinds: WriteKinds;
@@ -134,14 +131,20 @@ export class Committer {
     const first = { ...newest, turn };
     let outcome = await this.#inTurn(underWay, () => this.#attemptTwice(requests, batch, first, 1));
     let head = newest;
-    for (let attempt = 2; outcome === 'overtaken' && attempt <= mostAttempts; attempt++) {
+    // Other programs that commit without end must not keep a writer for ever.
+    for (let attempt = 2; outcome === 'overtaken' && attempt <= 100; attempt++) {
       if (attempt > 2 || turn.follows === undefined) this.#deps.metrics.commitOvertaken();
       requireTime(requests);
       head = await this.head(requests[0]!);
       outcome = await this.#attemptTwice(requests, batch, head, attempt);
       if (outcome !== 'overtaken') return { ...outcome, head, attempt };
     }
-    if (outcome === 'overtaken') throw overtaken();
+    if (outcome === 'overtaken')
+      throw new LancegateError(
+        'ConcurrentModification',
+        'other programs kept changing the table; nothing was written',
+        { retryAfterSeconds: 1 },
+      );
     return { ...outcome, head, attempt: 1 };
   }
 
@@ -181,7 +184,8 @@ export class Committer {
       if (outcome === 'overtaken' || outcome.version !== head.version) return outcome;
       return (await isBehind(head)) ? 'overtaken' : outcome;
     } catch (error) {
-      if (isFaultOfWrite(error) && (await isBehind(head).catch(() => false))) return 'overtaken';
+      if ((error instanceof FaultyPart || isFaultOfOne(error)) && (await isBehind(head).catch(() => false)))
+        return 'overtaken';
       if (isOutcomeUnknown(error)) this.#deps.recoveryMarks.doubt(requests[0]!.table.id, requests[0]!.branch);
       throw error;
     }
@@ -238,7 +242,8 @@ export class Committer {
     const { metrics, recoveryMarks } = this.#deps;
     const { table, branch } = first!;
     const syncing = metrics.writeStage('sync', () => recoveryMarks.afterCommit(table.id, branch, head.dataset));
-    const counting = numRows <= fewRows ? count() : setImmediate().then(count);
+    // Counting so many takes less time than a busy event loop takes to come back.
+    const counting = numRows <= 500 ? count() : setImmediate().then(count);
     const [synced, counted] = await Promise.allSettled([syncing, counting]);
     if (synced.status === 'rejected') throw synced.reason;
     if (counted.status === 'rejected') throw counted.reason;
@@ -261,7 +266,7 @@ export class Committer {
       await metrics.writeStage('record', () => catalog.recordTransactions(records, answers));
     } catch (error) {
       logger.error({ transactionIds: records.map(({ id }) => id), error }, 'committed writes could not be recorded');
-      throw notRecorded(error);
+      throw new LancegateError('Internal', 'the write was committed, but that could not be recorded', { cause: error });
     }
   }
 
@@ -328,9 +333,6 @@ interface CountsOfBatch {
   readonly by: Counted['by'];
 }
 
-/** Counting so many takes less time than a busy event loop takes to come back. */
-const fewRows = 500;
-
 /** Some 5 ms of work, after which requests of other tables have the event loop (P10). */
 const answersPerTurn = 32;
 
@@ -376,23 +378,12 @@ const endsReaders = (cause: LancegateError): LancegateError =>
     { cause, ...(cause.internal && { internal: cause.internal }) },
   );
 
-const isFaultOfWrite = (error: unknown): boolean => error instanceof FaultyPart || isFaultOfOne(error);
-
 /** Nothing was written, and the same write would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>
   error instanceof LancegateError && error.entry.written === 'nothing' && error.entry.retry === 'never';
 
-const overtaken = (): LancegateError =>
-  new LancegateError('ConcurrentModification', 'other programs kept changing the table; nothing was written', {
-    retryAfterSeconds: 1,
-  });
-
 /** The error for what fails once the version is there. It never says that nothing was written (P6). */
 const afterCommit = (error: unknown): unknown =>
-  error instanceof LancegateError && error.entry.written === 'nothing' ? unfinished(error) : error;
-
-const unfinished = (cause: unknown): LancegateError =>
-  new LancegateError('Internal', 'the write was committed, but it could not be completed', { cause });
-
-const notRecorded = (cause: unknown): LancegateError =>
-  new LancegateError('Internal', 'the write was committed, but that could not be recorded', { cause });
+  error instanceof LancegateError && error.entry.written === 'nothing'
+    ? new LancegateError('Internal', 'the write was committed, but it could not be completed', { cause: error })
+    : error;

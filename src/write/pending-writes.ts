@@ -10,13 +10,10 @@ export interface Sharing extends Pick<BatchMember, 'batchKey'> {
   readonly size: { readonly rows: number; readonly decodedBytes: number };
 }
 
-const maxBatchRows = 50_000;
-const maxBatchBytes = 32 * 2 ** 20;
-
 /** What one commit still has room for. */
 class BatchLimits {
-  #rows = maxBatchRows;
-  #bytes = maxBatchBytes;
+  #rows = 50_000;
+  #bytes = 32 * 2 ** 20;
   #isEmpty = true;
 
   /** False where it does not fit; the first always does. */
@@ -182,7 +179,6 @@ const usual: Patience = { gapPart: 0.15, wholePart: 0.5, longestGapMs: 8, longes
  * bounds are for the writes that wait already.
  */
 const ofBusyLoop: Patience = { gapPart: 0.5, wholePart: 1, longestGapMs: 250, longestMs: 500 };
-const busyFrom = 0.9;
 
 /**
  * Waits after a commit for the clients that it answered, who often send their next request at once. A commit takes as long for 64
@@ -236,7 +232,7 @@ export class GroupCommitDelay {
    */
   async wait(commitMs: number, missing = this.#absent): Promise<void> {
     if (missing === 0 || this.#isStopped) return;
-    const { gapPart, wholePart, longestGapMs, longestMs } = this.#loopUse() < busyFrom ? usual : ofBusyLoop;
+    const { gapPart, wholePart, longestGapMs, longestMs } = this.#loopUse() < 0.9 ? usual : ofBusyLoop;
     const gapMs = Math.min(longestGapMs, commitMs * gapPart);
     const { promise, resolve } = Promise.withResolvers<void>();
     const giveUp = (): void => {

@@ -153,8 +153,8 @@ when { principal.scopes.contains("lancegate:admin") };
  * Names from the root down, joined by `$`. A `$` inside a name is written `%24` and a `%` as `%25`, so that no two
  * paths share an id. The root namespace is the empty id: names are never empty.
  */
-const entityId = (names: readonly ObjectName[]): string => names.map(escapeName).join('$');
-const escapeName = (name: string): string => name.replaceAll('%', '%25').replaceAll('$', '%24');
+const entityId = (names: readonly ObjectName[]): string =>
+  names.map((name) => name.replaceAll('%', '%25').replaceAll('$', '%24')).join('$');
 
 const principalUid = (principal: Principal): TypeAndId => ({ type: 'Principal', id: principal.subject });
 

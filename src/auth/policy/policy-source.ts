@@ -44,13 +44,14 @@ const broken = (source: PolicySource, errors: readonly cedar.DetailedError[]): A
 
 function describe(source: PolicySource, error: cedar.DetailedError): string {
   const [position] = error.sourceLocations ?? [];
-  const what = [withoutPreface(error.message), position?.label, error.help].filter((part) => typeof part === 'string');
+  // Cedar's own numbers of policies say less than the position.
+  const what = [
+    error.message.replace(/^(failed to parse policies from string: |for policy `policy\d+`, )/, ''),
+    position?.label,
+    error.help,
+  ].filter((part) => typeof part === 'string');
   return `${source.name}:${positionOf(source.text, position?.start ?? 0)}: ${what.join('; ')}`;
 }
-
-/** Cedar's own numbers of policies say less than the position. */
-const withoutPreface = (message: string): string =>
-  message.replace(/^(failed to parse policies from string: |for policy `policy\d+`, )/, '');
 
 /** Cedar counts UTF-8 bytes; editors count lines and characters, from 1. */
 function positionOf(text: string, byteOffset: number): string {

@@ -122,7 +122,9 @@ export class OwnIssuer implements Verifier {
         if (!(error instanceof errors.JWSSignatureVerificationFailed)) break;
       }
     }
-    throw failure === undefined ? replacedKey() : refusalOf(failure);
+    throw failure === undefined
+      ? invalidToken('The token is signed with a key that was replaced, or with none of this service.')
+      : refusalOf(failure);
   }
 
   /** Minting and verifying share the machine's clock, so this tolerates no difference. */
@@ -172,9 +174,6 @@ interface OwnIssuerParts {
   readonly keys: IssuerKeys;
   readonly signature: string;
 }
-
-const replacedKey = (): Error =>
-  invalidToken('The token is signed with a key that was replaced, or with none of this service.');
 
 function keyIdOf(token: string): string | undefined {
   try {

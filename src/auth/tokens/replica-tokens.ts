@@ -41,9 +41,7 @@ const issuer = 'lancegate-replica';
 const tokenType = 'replica+jwt';
 const algorithm = 'HS256';
 const tokenLivesMs = 60_000;
-const clockSkewMs = 60_000;
 const dayMs = 24 * 60 * 60_000;
-const lookAgainMs = 1_000;
 const mostPrincipals = 10_000;
 
 export class ReplicaTokens implements Verifier {
@@ -99,7 +97,7 @@ export class ReplicaTokens implements Verifier {
         audiences: [this.#deps.replica],
         algorithms: [algorithm],
         tokenTypes: [tokenType],
-        clockSkewMs,
+        clockSkewMs: 60_000,
       };
       const { claims, endsAtMs } = await checkToken(token, () => key, expected, this.#deps.clock.nowMs());
       const { principal, replica } = claims;
@@ -146,8 +144,7 @@ export class ReplicaTokens implements Verifier {
 
   /** One look at a time, and at most one each second: a token of an unknown key costs anyone nothing to make. */
   #look(): Promise<void> {
-    if (this.#looking === undefined && this.#deps.clock.nowMs() < this.#lookedAtMs + lookAgainMs)
-      return Promise.resolve();
+    if (this.#looking === undefined && this.#deps.clock.nowMs() < this.#lookedAtMs + 1_000) return Promise.resolve();
     this.#looking ??= this.#lookOnce().finally(() => {
       this.#looking = undefined;
     });

@@ -20,7 +20,10 @@ export interface DatabaseConnection {
 export function connectionOf({ url, passwordFile }: DatabaseAddress): DatabaseConnection {
   const parsed = toClientConfig(parse(url, { useLibpqCompat: true }));
   const { host = '127.0.0.1', port = 5432, database } = parsed;
-  const password = parsed.password || (passwordFile === undefined ? undefined : () => passwordIn(passwordFile));
+  // Editors end files with a newline that is not part of the password.
+  const password =
+    parsed.password ||
+    (passwordFile === undefined ? undefined : async () => (await readFile(passwordFile, 'utf8')).replace(/\r?\n$/, ''));
   const config = {
     ...parsed,
     ...(password === undefined ? {} : { password }),
@@ -32,6 +35,3 @@ export function connectionOf({ url, passwordFile }: DatabaseAddress): DatabaseCo
 
 /** Elsewhere the server must prove who it is, unless the URL has an `sslmode` that says otherwise. */
 const isThisMachine = (host: string): boolean => /^(\/|localhost$|::1$|127(\.\d+){3}$)/.test(host);
-
-/** Editors end files with a newline that is not part of the password. */
-const passwordIn = async (path: string): Promise<string> => (await readFile(path, 'utf8')).replace(/\r?\n$/, '');

@@ -30,9 +30,6 @@ export interface PoolLimits {
   readonly idleWithinMs: number;
 }
 
-/** What the server has longer for a statement than the statement may take, before the connection is given up. */
-const graceMs = 2_000;
-
 /** A bounded pool in the shape that Kysely asks for. */
 export class CatalogPool implements PostgresPool {
   readonly options = {};
@@ -54,7 +51,8 @@ export class CatalogPool implements PostgresPool {
     this.#pool.on('error', () => undefined);
     this.#clock = clock;
     this.#watch = new ServerWatch(connection, clock);
-    this.#answerWithinMs = limits.statementWithinMs + graceMs;
+    // What the server has longer for a statement than the statement may take, before the connection is given up.
+    this.#answerWithinMs = limits.statementWithinMs + 2_000;
   }
 
   /**

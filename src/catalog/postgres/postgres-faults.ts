@@ -81,7 +81,8 @@ export function refusalOf(error: unknown): LancegateError {
       return new LancegateError('CatalogUnavailable', 'the catalog is not available; nothing was written', {
         cause: error,
         internal,
-        retryAfterSeconds: unavailableForSeconds,
+        // What a failover or a restart of the database takes at least.
+        retryAfterSeconds: 2,
       });
     case 'full':
       return storageFull(error, internal);
@@ -89,9 +90,6 @@ export function refusalOf(error: unknown): LancegateError {
       return new LancegateError('Internal', 'The catalog failed.', { cause: error, internal });
   }
 }
-
-/** What a failover or a restart of the database takes at least. */
-const unavailableForSeconds = 2;
 
 const outcomeOpen = (cause: CommitUnanswered): LancegateError =>
   new LancegateError('Internal', 'The catalog failed.', {

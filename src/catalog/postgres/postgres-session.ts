@@ -12,13 +12,6 @@ export type Random = () => number;
 const mostRounds = 64;
 /** The longest pause before a transaction that was overtaken is repeated. */
 const longestPauseMs = 100;
-/**
- * How long the outcome of a `COMMIT` without an answer is looked for: until the server has ended a transaction whose `COMMIT` never
- * arrived. With the six seconds after which a silent server is missed, the caller learns that the outcome is not known.
- */
-const lookForOutcomeMs = 5_000;
-/** A failover or a restart of the database is over by then, or lasts. */
-const insistForMs = 30_000;
 
 /**
  * Serialisable transactions, of which PostgreSQL refuses some for the sake of others: those are repeated, after a random pause.
@@ -87,7 +80,8 @@ export class PostgresSession implements SqlSession {
   }
 
   async #whileItMayHeal<Result>(transact: () => Promise<Result>): Promise<Result> {
-    const untilMs = this.#clock.nowMs() + insistForMs;
+    // A failover or a restart of the database is over by then, or lasts.
+    const untilMs = this.#clock.nowMs() + 30_000;
     let unanswered: CommitUnanswered | undefined;
     for (;;) {
       try {
@@ -124,7 +118,10 @@ export class PostgresSession implements SqlSession {
 
   /** Throws what it is given where that cannot be said: the server was started again, or another one took its place. */
   async #wasCommitted(unanswered: CommitUnanswered): Promise<boolean> {
-    const untilMs = this.#clock.nowMs() + lookForOutcomeMs;
+    // How long the outcome of a `COMMIT` without an answer is looked for: until the server has ended a transaction
+    // whose `COMMIT` never arrived. With the six seconds after which a silent server is missed, the caller learns that
+    // the outcome is not known.
+    const untilMs = this.#clock.nowMs() + 5_000;
     for (;;) {
       const status = await this.#statusOf(unanswered);
       if (status === 'committed') return true;

@@ -9,8 +9,6 @@ import type { Clock } from '../../kernel/clock.ts';
 export const askAfterMs = 4_000;
 /** For a new connection and an answer on it. A server that takes longer is as good as none: the leases of replicas need it sooner. */
 const answersWithinMs = 2_000;
-/** How often a silent server is asked, so that all requests find it back. */
-const askAgainAfterMs = 500;
 
 /** `refuses`: no connection could be made, and that was learnt at once. */
 type Heard = 'answers' | 'refuses' | 'silent';
@@ -67,7 +65,8 @@ export class ServerWatch {
   async #ask(): Promise<Heard> {
     const heard = await this.#listen();
     this.#isSilent = heard === 'silent';
-    if (this.#isSilent && !this.#isClosed) this.#clock.schedule(askAgainAfterMs, () => void this.ask());
+    // How often a silent server is asked, so that all requests find it back.
+    if (this.#isSilent && !this.#isClosed) this.#clock.schedule(500, () => void this.ask());
     return heard;
   }
 

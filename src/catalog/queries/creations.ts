@@ -8,7 +8,7 @@
  * while.
  */
 import { invalidInput } from '../../kernel/errors.ts';
-import type { Location, Properties, TableId, TableRef } from '../../kernel/ids.ts';
+import type { Location, TableId, TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/spelling.ts';
 import type { Creation, KnownLocation, Publication, TableRecord } from '../port.ts';
 import { concurrentCreate } from '../refusals.ts';
@@ -55,17 +55,14 @@ export async function reserveCreation(
   if ((await findCreationId(db, ref)) !== undefined) throw concurrentCreate(ref);
   const seen = await findTable(db, ref);
   if (seen?.id !== existing) throw concurrentCreate(ref);
-  if (!isDeclaredLocation(seen, location)) await claimFresh(db, location, ref);
+  // Clients were given the location of a declared table, so the files may go there. One with data keeps its own.
+  if (!(seen?.state === 'declared' && seen.location === location)) await claimFresh(db, location, ref);
   await db
     .insertInto('creations')
     .values({ id, path: tablePathOf(ref), namespace: namespacePathOf(ref.namespace), location })
     .execute();
   return creation;
 }
-
-/** Clients were given the location of a declared table, so the files may go there. One with data keeps its own. */
-const isDeclaredLocation = (table: TableRecord | undefined, location: Location): boolean =>
-  table?.state === 'declared' && table.location === location;
 
 export async function publishCreation(
   db: CatalogDb,
@@ -82,7 +79,7 @@ export async function publishCreation(
     ref,
     location,
     state: 'created',
-    properties: publication.properties ?? inheritedProperties(previous),
+    properties: publication.properties ?? (previous?.state === 'declared' ? previous.properties : {}),
     storageOptions: publication.storageOptions,
   };
   await replaceTable(db, previous, record);
@@ -118,9 +115,6 @@ async function takeCreation(db: CatalogDb, creation: Creation): Promise<Creation
   const row = await db.deleteFrom('creations').where('id', '=', creation.id).returningAll().executeTakeFirst();
   return row && creationOf(row);
 }
-
-const inheritedProperties = (previous: TableRecord | undefined): Properties =>
-  previous?.state === 'declared' ? previous.properties : {};
 
 /** The old location is released last, when the rows show whether the new table has the same one. */
 async function replaceTable(db: CatalogDb, previous: TableRecord | undefined, record: TableRecord): Promise<void> {
@@ -193,7 +187,8 @@ export async function locationsAt(
       query.where((row) =>
         row.or([
           row('location', 'in', [location, ...around(location)]),
-          row.and([row('location', '>', `${location}/` as Location), row('location', '<', pastInside(location))]),
+          // The character after the slash: locations compare by their bytes.
+          row.and([row('location', '>', `${location}/` as Location), row('location', '<', `${location}0` as Location)]),
         ]),
       ),
     )
@@ -205,9 +200,6 @@ export async function locationsAt(
 /** Every folder above it. */
 const around = (location: Location): readonly Location[] =>
   [...location.matchAll(/\//g)].map(({ index }) => location.slice(0, index) as Location);
-
-/** The character after the slash: locations compare by their bytes. */
-const pastInside = (location: Location): Location => `${location}0` as Location;
 
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
 

@@ -186,13 +186,11 @@ export async function unsettledNames(db: CatalogDb, engine: OwnerSql, limit: num
   return rows.map(({ path }) => tableRefOf(path));
 }
 
-/** For how long the row of a replica is kept that has ended, and that no query needs. */
-const endedForMs = 3_600_000;
-
 export async function forgetEndedReplicas(db: CatalogDb, { nowMs }: OwnerSql): Promise<void> {
   await db
     .deleteFrom('replicas')
-    .where('expires_at_ms', '<', sql<number>`${nowMs} - ${sql.lit(endedForMs)}`)
+    // For how long the row of a replica is kept that has ended, and that no query needs.
+    .where('expires_at_ms', '<', sql<number>`${nowMs} - ${sql.lit(3_600_000)}`)
     .execute();
 }
 

@@ -4,13 +4,11 @@ import type { Replica, RootMove } from '../replica-port.ts';
 import type { CatalogDb } from './catalog-db.ts';
 import { liveReplicas, type OwnerSql } from './owners.ts';
 
-const onlyRow = 1;
-
 /** The root that the catalog has; `first` where it had none. */
 export async function agreeOnRoot(db: CatalogDb, first: string): Promise<string> {
   await db
     .insertInto('storage_root')
-    .values({ only_row: onlyRow, root: first })
+    .values({ only_row: 1, root: first })
     .onConflict((conflict) => conflict.column('only_row').doNothing())
     .execute();
   const { root } = await db.selectFrom('storage_root').select('root').executeTakeFirstOrThrow();

@@ -15,9 +15,6 @@ const saltBytes = 8;
 /** One write makes room for many transactions. */
 const stepBytes = 2 ** 18;
 
-/** Kept with what is reserved: for transactions that reserve nothing, since they free names and files. */
-const freeingBytes = 2 ** 19;
-
 export class LogRoom {
   readonly #logFile: number;
   #reservedBytes = 0;
@@ -32,7 +29,8 @@ export class LogRoom {
 
   /** For transactions of so many bytes until it is disposed of. Throws the error of `node:fs` where the disk is full. */
   reserve(bytes: number): Disposable {
-    this.#lengthen(this.#endOfLog() + this.#reservedBytes + bytes + freeingBytes);
+    // Kept with what is reserved: for transactions that reserve nothing, since they free names and files.
+    this.#lengthen(this.#endOfLog() + this.#reservedBytes + bytes + 2 ** 19);
     this.#reservedBytes += bytes;
     return {
       [Symbol.dispose]: () => {

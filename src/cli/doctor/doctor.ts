@@ -77,15 +77,13 @@ async function inTime(look: Look, patient: Patient): Promise<Finding | readonly 
   }
 }
 
-/** Half a second is within what a Date header and the way to it leave open. */
-const unseenMs = 2_000;
-
 function clockFinding(clocks: readonly OtherClock[], { config, context }: Patient): Finding {
   const now = new Date(context.clock.nowMs()).toISOString();
   const [worst] = clocks.toSorted((one, other) => Math.abs(other.aheadMs) - Math.abs(one.aheadMs));
   if (worst === undefined) return ok(`it is ${now} here, and nothing else was asked for the time`);
   const offMs = Math.abs(Math.round(worst.aheadMs));
-  if (offMs < unseenMs) return ok(`it is ${now} here, as for ${clocks.map(({ whose }) => whose).join(' and ')}`);
+  // Half a second is within what a Date header and the way to it leave open.
+  if (offMs < 2_000) return ok(`it is ${now} here, as for ${clocks.map(({ whose }) => whose).join(' and ')}`);
   const said = `it is ${now} here, ${showDuration(offMs)} ${worst.aheadMs > 0 ? 'behind' : 'ahead of'} ${worst.whose}`;
   const next = 'set the clocks by NTP (`timedatectl` says whether it is on)';
   return offMs > config.clockSkewMs ? failed(`${said}, more than --clock-skew`, next) : warning(said, next);

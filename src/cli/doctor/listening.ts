@@ -8,8 +8,6 @@ import { KiB } from '../../config/value-types.ts';
 import { type CliContext, versionOf } from '../command.ts';
 import { type Finding, failed, type Look, ok, plain, reasonOf, warning } from './finding.ts';
 
-const answersWithinMs = 5_000;
-
 export const lookAtService: Look = async ({ config, running, context }) => {
   if (running === undefined) return ok(`none runs on ${config.dataFolder}`);
   try {
@@ -32,7 +30,7 @@ const mostHealthBytes = 64 * KiB;
 
 /** No credential is sent, so any certificate will do: it need not name the address that the service listens on. */
 async function ask(url: string): Promise<{ readonly isWell: boolean; readonly health: Health }> {
-  const signal = AbortSignal.timeout(answersWithinMs);
+  const signal = AbortSignal.timeout(5_000);
   const answer = await new Promise<IncomingMessage>((resolve, reject) => {
     const asked = url.startsWith('https:')
       ? httpsGet(url, { signal, rejectUnauthorized: false }, resolve)

@@ -73,7 +73,6 @@ const networkFileSystems: ReadonlySet<number> = new Set([0x6969, 0xff534d42, 0xf
 /** The service removes old versions below the same amounts. */
 const leastPart = 1 / 20;
 const leastBytes = 8 * GiB;
-const leastInodes = 100_000;
 
 function roomIn(folder: string, there: string): Finding {
   const { bsize, blocks, bavail, files, ffree, type } = statfsSync(there);
@@ -83,7 +82,7 @@ function roomIn(folder: string, there: string): Finding {
   if (bavail * bsize < Math.min(leastBytes, blocks * bsize * leastPart)) {
     return warning(said, 'free some space: the service removes old versions early, and then refuses writes');
   }
-  if (files > 0 && ffree < Math.min(leastInodes, files * leastPart)) {
+  if (files > 0 && ffree < Math.min(100_000, files * leastPart)) {
     return warning(`${said}, but only ${ffree} inodes`, 'remove small files, or use a file system with more inodes');
   }
   if (networkFileSystems.has(type)) {

@@ -33,12 +33,10 @@ export async function printRows(
     case 'csv':
       return write(stdout, csvLines([columns, ...rows.map((row) => columns.map((name) => row[name]))]));
     case 'table':
-      return write(stdout, tableLines(rows, columns, stdout.columns ?? widthOfNoTerminal));
+      return write(stdout, tableLines(rows, columns, stdout.columns ?? 100));
   }
 }
 
-const widthOfNoTerminal = 100;
-const widestCell = 60;
 const gap = '  ';
 
 /** Rows as aligned lines, none wider than the terminal: the last columns give way. */
@@ -46,7 +44,7 @@ export function tableLines(rows: readonly PrintedRow[], columns: readonly string
   const header = columns.map(printable);
   const cells = rows.map((row) => columns.map((name) => cellText(row[name])));
   const widths = header.map((name, at) =>
-    Math.min(widestCell, Math.max(...[name, ...cells.map((line) => line[at]!)].map((cell) => cell.length))),
+    Math.min(60, Math.max(...[name, ...cells.map((line) => line[at]!)].map((cell) => cell.length))),
   );
   const isNumber = columns.map((name) => rows.length > 0 && rows.every((row) => isNumberOrNone(row[name])));
   const line = (texts: readonly string[]): string => {

@@ -100,9 +100,6 @@ function bodyOf(given: OptionValues<typeof queryOptions>, form: Form): object {
   };
 }
 
-/** So many rows decide how wide the columns are. */
-const rowsOfLayout = 1_000;
-
 async function printTable(
   bytes: Readable,
   limit: number | undefined,
@@ -116,7 +113,8 @@ async function printTable(
   let isPrinted = false;
   for await (const line of createInterface({ input: bytes, crlfDelay: Number.POSITIVE_INFINITY })) {
     rows.push(JSON.parse(line) as PrintedRow);
-    if (rows.length < rowsOfLayout) continue;
+    // So many rows decide how wide the columns are.
+    if (rows.length < 1_000) continue;
     await print();
     isPrinted = true;
     rows = [];

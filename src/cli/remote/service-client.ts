@@ -29,9 +29,6 @@ export const serviceFlags = [
   ...serviceSettingNames.map((name) => settings[name]),
 ] as const;
 
-/** Longer than any one request; each request has a token of its own. */
-const ownTokenMs = 60_000;
-
 /** By the code of the error. */
 const nextSteps: Readonly<Record<number, string>> = {
   [errorCatalogue.NamespaceNotFound.code]: '; `lancegate tables` lists what is there',
@@ -117,7 +114,10 @@ export class ServiceClient {
     const body: unknown = await response.json().catch(() => undefined);
     const { error, code } = (body ?? {}) as { readonly error?: unknown; readonly code?: number };
     const isRefusal = typeof error === 'string' && typeof code === 'number';
-    if (!isRefusal || isNoRoute(response, code)) return this.#isNoService(response);
+    // The routes of the commands are there in every service, below its base path.
+    const { NoSuchRoute } = errorCatalogue;
+    const isNoRoute = response.status === NoSuchRoute.status && code === NoSuchRoute.code;
+    if (!isRefusal || isNoRoute) return this.#isNoService(response);
     const next = nextSteps[code] ?? '';
     const request = response.headers.get('x-request-id');
     return new ServiceRefusal(`${error.replace(/\.$/, '')}${next} (${response.status}, request ${request})`, response);
@@ -128,10 +128,6 @@ export class ServiceClient {
     return new ServiceRefusal(`${what} (status ${response.status})`, response);
   }
 }
-
-/** Of the commands' own routes, which every service has below its base path. */
-const isNoRoute = ({ status }: Response, code: number): boolean =>
-  status === errorCatalogue.NoSuchRoute.status && code === errorCatalogue.NoSuchRoute.code;
 
 function bodyOf({ body, content }: AskedOfService) {
   if (content === undefined)
@@ -186,7 +182,8 @@ function credentialOf(
 async function ownToken(config: Config, { clock, openCredentials }: CliContext): Promise<string> {
   await using credentials = await openCredentials(config);
   const issuer = await OwnIssuer.open(credentials.issuerKeys, clock);
-  return await issuer.mint({ subject: 'lancegate command', scopes: ['lancegate:admin'], expiresAfterMs: ownTokenMs });
+  // Longer than any one request; each request has a token of its own.
+  return await issuer.mint({ subject: 'lancegate command', scopes: ['lancegate:admin'], expiresAfterMs: 60_000 });
 }
 
 /** `fetch` says "fetch failed", and has the reason as a cause. */

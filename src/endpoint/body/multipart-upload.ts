@@ -58,13 +58,11 @@ export class MultipartUpload implements UploadedParts {
   async *#charged(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
     const { account, maxTextBytes } = this.#parts;
     for await (const piece of bytes) {
-      if (this.#textBytes + piece.length > maxTextBytes) throw textTooLarge(maxTextBytes);
+      if (this.#textBytes + piece.length > maxTextBytes)
+        throw new LancegateError('BodyTooLarge', `the JSON of the body has more than ${maxTextBytes} bytes`);
       account.charge(piece.length);
       this.#textBytes += piece.length;
       yield piece;
     }
   }
 }
-
-const textTooLarge = (maxBytes: number): LancegateError =>
-  new LancegateError('BodyTooLarge', `the JSON of the body has more than ${maxBytes} bytes`);

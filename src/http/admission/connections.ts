@@ -60,18 +60,12 @@ interface Connection {
 }
 
 export const checkEveryMs = 500;
-const checkEveryMsWhenStopping = 50;
 /** A client has this long to read a last answer and close, and a new connection to send something. */
 const lingerMs = 1_000;
-/** No client of tables pipelines at all; one that does must repeat unanswered requests (RFC 9112, 9.3.2). */
-const maxPipelined = 16;
 /** All answers together that their clients have not read yet. */
 const maxUnreadBytes = 64 * 2 ** 20;
 /** A head beyond it is long. Of those that have not arrived and of requests under way, connections may hold so much more on average. */
 const commonHeadBytes = 16 * 2 ** 10;
-const longHeadBytesEach = 8 * 2 ** 10;
-const leastLongHeadBytes = 256 * 2 ** 10;
-const logEveryMs = 10_000;
 
 export class Connections {
   readonly #parts: ConnectionsParts;
@@ -97,10 +91,7 @@ export class Connections {
   constructor(parts: ConnectionsParts) {
     const { maxConnections, addressShare } = parts.config;
     this.#parts = parts;
-    this.#longHeads = new Quota(
-      Math.max(leastLongHeadBytes, maxConnections * longHeadBytesEach),
-      'bytes in heads of requests',
-    );
+    this.#longHeads = new Quota(Math.max(256 * 2 ** 10, maxConnections * 8 * 2 ** 10), 'bytes in heads of requests');
     const isShared = addressShare < 1;
     this.#maxPerAddress = isShared ? Math.max(1, Math.floor(maxConnections * addressShare)) : Number.POSITIVE_INFINITY;
   }
@@ -165,7 +156,8 @@ export class Connections {
     if (connection === undefined || raw.socket.destroyed) return;
     const request = { raw, response, pass };
     if (connection.current === undefined) this.#begin(connection, request);
-    else if (connection.behind.length < maxPipelined) connection.behind.push(request);
+    // No client of tables pipelines at all; one that does must repeat unanswered requests (RFC 9112, 9.3.2).
+    else if (connection.behind.length < 16) connection.behind.push(request);
     else this.#end(connection, 'pipelined');
   }
 
@@ -280,7 +272,7 @@ export class Connections {
 
   #checkLater(): void {
     if (this.#open.size === 0) return;
-    const afterMs = this.#isStopping ? checkEveryMsWhenStopping : checkEveryMs;
+    const afterMs = this.#isStopping ? 50 : checkEveryMs;
     this.#cancelCheck ??= this.#parts.clock.schedule(afterMs, () => {
       this.#cancelCheck = undefined;
       this.#check();
@@ -310,7 +302,10 @@ export class Connections {
     if (connection.current === undefined) {
       return nowMs - connection.waitingSinceMs > this.#longestWaitMs(connection) ? 'silent' : undefined;
     }
-    if (!isAnswered(connection.current)) return undefined;
+    const { raw, response } = connection.current;
+    // Answered before its body arrived, the rest of the body is only read so that the client can read the answer.
+    const isAnswered = response.writableEnded || (response.headersSent && !raw.complete);
+    if (!isAnswered) return undefined;
     connection.answeredAtMs ??= this.#linger(connection, nowMs);
     return nowMs - connection.answeredAtMs > connection.allowedMs ? 'unread' : undefined;
   }
@@ -367,7 +362,7 @@ export class Connections {
 
   /** One line for each reason every ten seconds, however many connections it covers. */
   #log(nowMs: number): void {
-    if (nowMs - this.#loggedAtMs < logEveryMs || this.#unlogged.size === 0) return;
+    if (nowMs - this.#loggedAtMs < 10_000 || this.#unlogged.size === 0) return;
     for (const [reason, { count, address }] of this.#unlogged) {
       const fields = { reason, count, address, open: this.#open.size };
       this.#parts.logger.warn(fields, 'connections were closed; the address is that of the last');
@@ -385,10 +380,6 @@ const unfinishedHeadBytes = ({ socket, receivedBytes, unfinished }: Connection):
 function longHeadBytesOf({ url = '', rawHeaders }: IncomingMessage): number {
   return Math.max(0, rawHeaders.reduce((sum, text) => sum + text.length, url.length) - commonHeadBytes);
 }
-
-/** Completely, or before its body arrived: then the rest of the body is only read so that the client can read the answer. */
-const isAnswered = ({ raw, response }: Pipelined): boolean =>
-  response.writableEnded || (response.headersSent && !raw.complete);
 
 const peerOf = ({ remoteAddress, remotePort }: ClientSocket): string => `${remoteAddress} ${remotePort}`;
 

@@ -2,11 +2,6 @@ import type { Clock } from '../../kernel/clock.ts';
 import { FairQueue } from '../../kernel/fair-queue.ts';
 import { type Principal, principalKey } from '../../kernel/request-scope.ts';
 
-/** A shorter text is read within a few milliseconds, whatever is in it. */
-const shortCharacters = 32 * 1024;
-/** The admission lets in fewer. */
-const mostWaiting = 4_096;
-
 /**
  * A long text of JSON or SQL keeps the event loop busy for up to a quarter of a second. So one is read after the other, principals in
  * rotation, and after each the loop belongs to all others as long as it took: they wait for one text at most, and have half of the
@@ -14,7 +9,8 @@ const mostWaiting = 4_096;
  */
 export class LargeTexts {
   readonly #clock: Clock;
-  readonly #queue = new FairQueue({ slots: 1, maxWaiting: mostWaiting, principalShare: 1, waiters: 'large bodies' });
+  // The admission lets in fewer.
+  readonly #queue = new FairQueue({ slots: 1, maxWaiting: 4_096, principalShare: 1, waiters: 'large bodies' });
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -22,7 +18,8 @@ export class LargeTexts {
 
   /** Resolves when the text may be read, which is to be done at once. `SlowDown`, and the signal's reason. */
   async turnOf(text: string, principal: Principal, signal: AbortSignal): Promise<string> {
-    if (text.length <= shortCharacters) return text;
+    // A shorter text is read within a few milliseconds, whatever is in it.
+    if (text.length <= 32 * 1024) return text;
     const release = await this.#queue.take({ principal: principalKey(principal), work: 'read' }, signal);
     const begunMs = performance.now();
     setImmediate(() => this.#clock.schedule(performance.now() - begunMs, release));

@@ -28,7 +28,7 @@ export class PacedAnswer {
   constructor(parts: PacedParts) {
     this.#parts = parts;
     const { response } = parts;
-    response.once('close', () => this.end(clientLeft()));
+    response.once('close', () => this.end(invalidInput('the client closed the connection before it had the answer')));
     // A write to a connection that has ended fails; `end` has the reason.
     response.on('error', () => undefined);
   }
@@ -88,4 +88,3 @@ export class PacedAnswer {
 }
 
 const tooSlow = (): LancegateError => new LancegateError('TimedOut', 'the client takes the answer too slowly');
-const clientLeft = (): LancegateError => invalidInput('the client closed the connection before it had the answer');

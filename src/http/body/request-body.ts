@@ -23,10 +23,6 @@ export const slowestBytesPerMs = 1;
  */
 const maxForgottenBytes = 64 * 2 ** 10;
 
-/** What the service still reads before it closes a connection: enough for common bodies, bounded for hostile ones. */
-const maxDiscardedBytes = 64 * 2 ** 20;
-const maxDiscardMs = 5_000;
-
 interface BodyParts {
   readonly raw: IncomingMessage;
   readonly response: ServerResponse;
@@ -121,14 +117,15 @@ export class RequestBody {
    */
   async discard(): Promise<void> {
     const { promise: enough, resolve } = Promise.withResolvers<void>();
-    const cancel = this.#parts.clock.schedule(maxDiscardMs, resolve);
+    const cancel = this.#parts.clock.schedule(5_000, resolve);
     await Promise.race([this.#drain(), enough]);
     cancel();
   }
 
   async #drain(): Promise<void> {
     this.#chunks.forgive();
-    for (let discarded = 0; discarded < maxDiscardedBytes; ) {
+    // What the service still reads before it closes a connection: enough for common bodies, bounded for hostile ones.
+    for (let discarded = 0; discarded < 64 * 2 ** 20; ) {
       const chunk = await this.#chunks.next().catch(() => undefined); // compensated: a client that has left needs no draining
       if (chunk === undefined) return;
       discarded += chunk.length;

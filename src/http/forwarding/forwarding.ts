@@ -17,15 +17,6 @@ interface ForwardingDeps {
 
 type NeedsOwner = Pick<PreparedRequest, 'owned' | 'makesTable'>;
 
-/** A table changes hands within a few of these, where its owner hands it over. */
-const askAgainAfterMs = 50;
-/** How often the owner of a request under way is looked for among the living. */
-const lookEveryMs = 1_000;
-/** A look-up needs no answer of a replica that stands still. */
-const lookUpWithinMs = 2_000;
-/** The lease of an owner that died is over by then, and another replica claims the table. So it lives, and is not reached from here. */
-const notReachedAfterMs = 6_000;
-
 export class Forwarding {
   readonly #deps: ForwardingDeps;
 
@@ -71,7 +62,9 @@ export class Forwarding {
       const next = await this.elsewhere(needed, request, true);
       if (next === undefined) return undefined;
       if (next.id !== owner.id) sinceMs = clock.nowMs();
-      else if (clock.nowMs() - sinceMs >= notReachedAfterMs) throw notReached(answer);
+      // The lease of an owner that died is over by then, and another replica claims the table. So it lives, and is not
+      // reached from here.
+      else if (clock.nowMs() - sinceMs >= 6_000) throw notReached(answer);
       owner = next;
     }
   }
@@ -86,7 +79,8 @@ export class Forwarding {
   /** What the other replicas answer to a request with this body, but for those that cannot be reached, or do not answer soon. */
   async askOthers(request: Omit<ForwardedRequest, 'body'>, body: string): Promise<readonly ForwardedAnswer[]> {
     const late = new AbortController();
-    const cancel = this.#deps.clock.schedule(lookUpWithinMs, () => late.abort(new Error('no answer in time')));
+    // A look-up needs no answer of a replica that stands still.
+    const cancel = this.#deps.clock.schedule(2_000, () => late.abort(new Error('no answer in time')));
     const signal = AbortSignal.any([request.signal, late.signal]);
     const asked = this.#deps.others().map((replica) => {
       return this.#deps.hop.forward(withText({ ...request, signal }, body), replica).catch(() => undefined); // compensated: it has nothing to say
@@ -105,7 +99,8 @@ export class Forwarding {
       else ended.abort(new Error('the owner has lost its lease'));
     };
     const watch = (): void => {
-      cancel = clock.schedule(lookEveryMs, look);
+      // How often the owner of a request under way is looked for among the living.
+      cancel = clock.schedule(1_000, look);
     };
     watch();
     try {
@@ -117,7 +112,8 @@ export class Forwarding {
 
   async #wait(signal: AbortSignal): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const cancel = this.#deps.clock.schedule(askAgainAfterMs, resolve);
+    // A table changes hands within a few of these, where its owner hands it over.
+    const cancel = this.#deps.clock.schedule(50, resolve);
     const stopListening = onAbort(signal, () => reject(signal.reason as Error));
     try {
       await promise;

@@ -7,14 +7,12 @@ interface Peer {
   readonly address: string;
 }
 
-/** More than there are replicas. One that is forgotten is named again. */
-const mostLost = 1_000;
-
 /** Says once of each other replica that it is not reached, and why, until it is heard again. */
 export class LostPeers {
   readonly #logger: Pick<Logger, 'info' | 'warn'>;
   /** By address, which a replica keeps that is started again. */
-  readonly #lost = new LRUCache<string, true>({ max: mostLost });
+  // More than there are replicas. One that is forgotten is named again.
+  readonly #lost = new LRUCache<string, true>({ max: 1_000 });
 
   constructor(logger: Pick<Logger, 'info' | 'warn'>) {
     this.#logger = logger;

@@ -58,20 +58,8 @@ interface HopDeps {
   readonly ca?: string | undefined;
 }
 
-/** An owner that has said nothing for so long has nothing that it could act on, and to ask again costs little. */
-const answersWithinMs = 3_000;
-/** The outcome of what it has is not known without it, so it has longer. */
-const isHeardWithinMs = 10_000;
-/** Past the deadline of a request only a commit that has begun goes on. */
-const commitsWithinMs = 30_000;
-/** Linux probes a connection that has been idle for so long, each second, and ends it after ten lost probes. */
-const probesAfterMs = 1_000;
-
 /** To one replica. Further requests wait for a connection. */
 const maxSockets = 512;
-
-/** Only writes are forwarded, whose answers are short. */
-const maxAnswerBytes = 8 * 2 ** 20;
 
 export class ReplicaHop {
   readonly #deps: HopDeps;
@@ -116,7 +104,8 @@ export class ReplicaHop {
       agent: body === undefined || isRepeated ? false : agent,
       ...(isSecure && { ca: this.#deps.ca, minVersion: 'TLSv1.2' as const }),
     });
-    outgoing.setSocketKeepAlive(true, probesAfterMs);
+    // Linux probes a connection that has been idle for so long, each second, and ends it after ten lost probes.
+    outgoing.setSocketKeepAlive(true, 1_000);
     return outgoing;
   }
 }
@@ -166,7 +155,8 @@ class Exchange {
       requireTaken(response);
       const text = await textOf(response);
       this.#peers.heard(this.#owner);
-      return { ...headOf(response), text, audit: { forwardedTo: this.#owner.id } };
+      const { statusCode: status = 500, headers } = response;
+      return { status, headers: answeredHeaders(headers), text, audit: { forwardedTo: this.#owner.id } };
     } catch (error) {
       throw this.#failureOf(error);
     } finally {
@@ -189,8 +179,10 @@ class Exchange {
   }
 
   #heard(): void {
-    if (this.#taken === 'nothing') this.#silence.start(answersWithinMs);
-    else if (this.#saysProcessing) this.#silence.start(isHeardWithinMs);
+    // An owner that has said nothing for so long has nothing that it could act on, and to ask again costs little.
+    if (this.#taken === 'nothing') this.#silence.start(3_000);
+    // The outcome of what it has is not known without it, so it has longer.
+    else if (this.#saysProcessing) this.#silence.start(10_000);
     else this.#silence.stop();
   }
 
@@ -233,7 +225,8 @@ class Exchange {
     const { signal } = this.#request;
     const reason: unknown = signal.reason;
     const isDeadline = reason instanceof LancegateError && reason.kind === 'TimedOut';
-    if (isDeadline && this.#taken === 'all') this.#overtime.start(commitsWithinMs);
+    // Past the deadline of a request only a commit that has begun goes on.
+    if (isDeadline && this.#taken === 'all') this.#overtime.start(30_000);
     else this.#outgoing.destroy(reason instanceof Error ? reason : undefined);
   }
 
@@ -308,17 +301,13 @@ function requireTaken(response: IncomingMessage): void {
   throw new NotTaken(`the replica answered ${statusCode}`);
 }
 
-const headOf = ({ statusCode, headers }: IncomingMessage) => ({
-  status: statusCode ?? 500,
-  headers: answeredHeaders(headers),
-});
-
 async function textOf(response: IncomingMessage): Promise<string> {
   const parts: Buffer[] = [];
   let bytes = 0;
   for await (const part of response as AsyncIterable<Buffer>) {
     bytes += part.length;
-    if (bytes > maxAnswerBytes) throw new Error('the answer of the owner is too long');
+    // Only writes are forwarded, whose answers are short.
+    if (bytes > 8 * 2 ** 20) throw new Error('the answer of the owner is too long');
     parts.push(part);
   }
   if (!response.complete) throw new Error('the answer of the owner was cut off');

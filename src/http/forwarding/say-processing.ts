@@ -1,8 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../kernel/clock.ts';
 
-const sayEveryMs = 1_000;
-
 /**
  * Says now and each second that the request is here, by the interim answer `102 Processing`, until the answer begins. To a client that
  * waits for `100 Continue`, and so knows interim answers. Returns what ends it.
@@ -12,7 +10,7 @@ export function sayProcessing(response: ServerResponse, clock: Clock): () => voi
   const say = (): void => {
     if (response.headersSent) return;
     response.writeProcessing();
-    cancel = clock.schedule(sayEveryMs, say);
+    cancel = clock.schedule(1_000, say);
   };
   say();
   return () => cancel();

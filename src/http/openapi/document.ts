@@ -155,7 +155,9 @@ function requestBody({ operationId, bodies }: RouteDescription, schemas: NamedSc
     const example = exampleAs(type, guides[operationId]?.example);
     return [type, { schema: schemas.named(name, schema), ...(example !== undefined && { example }) }];
   });
-  const isRequired = Object.values(bodies).every((schema) => !('properties' in schema) || hasRequired(schema));
+  const isRequired = Object.values(bodies).every(
+    (schema) => !('properties' in schema) || ('required' in schema && (schema.required as unknown[]).length > 0),
+  );
   return { requestBody: { required: isRequired, content: Object.fromEntries(content) } };
 }
 
@@ -168,8 +170,6 @@ function exampleAs(type: string, example: unknown): unknown {
   const cell = (value: unknown): string => (Array.isArray(value) ? `"${JSON.stringify(value)}"` : String(value));
   return [Object.keys(rows[0]!), ...rows.map((row) => Object.values(row).map(cell))].join('\n');
 }
-
-const hasRequired = (schema: TSchema): boolean => 'required' in schema && (schema.required as unknown[]).length > 0;
 
 function contentOf(operationId: string, answers: readonly TSchema[], schemas: NamedSchemas): Json {
   const name = `${operationId.replace(/ByGet$/, '')}Response`;
@@ -227,10 +227,8 @@ function print(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   const { items, additionalItems: _, ...others } = value as Json;
   const rest = Object.fromEntries(
-    Object.entries(others).flatMap(([name, part]) => (isNever(part) ? [] : [[name, print(part)]])),
+    Object.entries(others).flatMap(([name, part]) => (Type.IsNever(part as TSchema) ? [] : [[name, print(part)]])),
   );
   if (Array.isArray(items)) return { ...rest, prefixItems: print(items), items: {}, maxItems: items.length };
   return items === undefined ? rest : { ...rest, items: print(items) };
 }
-
-const isNever = (part: unknown): boolean => Type.IsNever(part as TSchema);

@@ -101,7 +101,9 @@ export class BranchAccess {
     try {
       await dataset.refresh('to write');
       await recoveryMarks.requireNotBehind({ id: tableId, ref: table }, branch, dataset);
-      await recoveryMarks.acknowledge(tableId, branch, dataset).catch(unlessStorageIsFull);
+      await recoveryMarks.acknowledge(tableId, branch, dataset).catch((error: unknown) => {
+        if (!isStorageFull(error)) throw error;
+      });
       const open = (await catalog.recoveryMarks(table)).find(
         (each) => each.tableId === tableId && each.branch === branch,
       );
@@ -117,7 +119,3 @@ const overtaken = (): LancegateError =>
     'ConcurrentModification',
     'commits meanwhile changed what was to be replaced; nothing was changed',
   );
-
-function unlessStorageIsFull(error: unknown): void {
-  if (!isStorageFull(error)) throw error;
-}

@@ -109,7 +109,10 @@ export class MaintenanceActions {
         return { ...report, durationMs: performance.now() - startMs, refusal: prepared };
       const isWanted = async () => {
         const newest = await opened.layout();
-        return reason === 'merges on the column' ? !hasIndexOn(newest, column) : hasIndex(newest, spec);
+        // It may have been dropped, or built in another way, since it was looked at.
+        return reason === 'merges on the column'
+          ? !hasIndexOn(newest, column)
+          : newest.indexes.some((each) => isDeepStrictEqual(each.spec, spec));
       };
       const isMade = await this.#commitBuilt(target, opened, prepared, isWanted).finally(() => prepared.discard());
       return isMade ? { ...report, durationMs: performance.now() - startMs } : undefined;
@@ -253,10 +256,6 @@ export class MaintenanceActions {
     }
   }
 }
-
-/** It may have been dropped, or built in another way, since it was looked at. */
-const hasIndex = ({ indexes }: Layout, spec: IndexSpec): boolean =>
-  indexes.some((each) => isDeepStrictEqual(each.spec, spec));
 
 /** The engine took the options when a client built the index, so it refuses the rows that are there now. */
 function unfitting(error: unknown): LancegateError {

@@ -2,8 +2,6 @@ import { isKnownZone } from '../../arrow/schema/time-zones.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { mostColumns } from './change-columns.ts';
 
-/** Deeper types are no columns that can be cast. */
-const mostDepth = 8;
 const mostListSize = 2 ** 20;
 
 interface LanceDataType {
@@ -36,7 +34,8 @@ const timestampType = /^timestamp:[mun]?s:(.+)$/;
 
 /** In Lance's dialect, which the engine reads. Of every type it is known what native code is given. */
 export function readDataType(value: unknown, at: string, depth = 1): LanceDataType {
-  if (typeof value !== 'object' || value === null || depth > mostDepth) throw invalidInput(`${at} is no data type`);
+  // Deeper types are no columns that can be cast.
+  if (typeof value !== 'object' || value === null || depth > 8) throw invalidInput(`${at} is no data type`);
   const { type: given, length, fields } = value as Readonly<Record<string, unknown>>;
   if (typeof given !== 'string') throw invalidInput(`${at} lacks type`);
   const type = lanceNames.get(given) ?? given;

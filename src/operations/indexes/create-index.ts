@@ -38,9 +38,6 @@ interface CreateIndexCommand {
 /** A job that is still running, or the transaction of one that has ended. */
 type CreatedIndex = { readonly jobId: string } | ChangeResult;
 
-/** A client gets the number of a job that takes longer. Until then its leaving cancels the job. */
-const patienceMs = 5_000;
-
 /**
  * Builds an index as a job. `TableColumnNotFound`, `TableIndexAlreadyExists`, `InvalidInput` where the index does not fit the
  * column or its rows, `ReaderDied`, `SlowDown`.
@@ -66,7 +63,8 @@ export const createIndex =
       requireFree(found.indexes, spec, isReplacing);
       const job = indexJobs.start({ table, branch, spec, isReplacing, scope, keyed: await keyed?.request() });
       const late = Promise.withResolvers<'late'>();
-      const stopWaiting = clock.schedule(patienceMs, () => late.resolve('late'));
+      // A client gets the number of a job that takes longer. Until then its leaving cancels the job.
+      const stopWaiting = clock.schedule(5_000, () => late.resolve('late'));
       try {
         const first = await firstOf(Promise.race([job.ended, late.promise]), scope.signal);
         return first === 'late' ? { jobId: job.id } : { transactionId: job.transactionId, ...first };

@@ -51,7 +51,13 @@ export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Sche
   const columns = schema.fields.map(({ name }) => name);
   const set = updates.map(({ column: text, value }) => {
     const column = columnOf(schema, text);
-    return { column, value: computed(value), isConstant: !readsRow(value, columns) };
+    // Of a list that is written out the engine makes NULL where its length or an element does not fit a fixed-size
+    // list; where it is computed the engine refuses that.
+    return {
+      column,
+      value: /^[(\s]*\[/.test(value) ? ownSql(`coalesce(${value}, NULL)`) : value,
+      isConstant: !readsRow(value, columns),
+    };
   });
   const twice = set.find(({ column }, index) => set.findIndex((other) => other.column === column) < index);
   if (twice !== undefined) throw invalidInput(`updates: column ${twice.column} is given twice`);
@@ -59,13 +65,6 @@ export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Sche
   const step = { kind: 'update', where, set: first, ...(laterRounds.length > 0 && { laterRounds }) } as const;
   return { step, file: undefined };
 }
-
-/**
- * Of a list that is written out the engine makes NULL where its length or an element does not fit a fixed-size list; where it is
- * computed the engine refuses that.
- */
-const computed = (value: CheckedSql): CheckedSql =>
-  /^[(\s]*\[/.test(value) ? ownSql(`coalesce(${value}, NULL)`) : value;
 
 /** The engine updates whole columns only. */
 function columnOf(schema: Schema, text: string): string {
@@ -81,12 +80,10 @@ function columnOf(schema: Schema, text: string): string {
   return column;
 }
 
-/** An update of more columns than tables have is a mistake. */
-const mostUpdates = 10_000;
-
 export const UpdateBody = Type.Object({
   predicate: Type.Optional(Type.String()),
-  updates: Type.Array(Type.Tuple([Type.String(), Type.String()]), { maxItems: mostUpdates }),
+  // An update of more columns than tables have is a mistake.
+  updates: Type.Array(Type.Tuple([Type.String(), Type.String()]), { maxItems: 10_000 }),
 });
 
 export function readUpdate(body: Static<typeof UpdateBody>, readFilter: ReadFilter): RowsUpdate {

@@ -47,7 +47,10 @@ const createVersion =
       const manifest = { kind: 'proposed', ...proposed } as const;
       return submitChange(deps, { operation: 'create_version', table, branch, manifest }, scope, keyed);
     });
-    const listed = await describeVersion(deps)({ ...command, version: made.version }).catch(madeUndescribed);
+    // Whatever the reason is: its own error would say that nothing was written (P6).
+    const listed = await describeVersion(deps)({ ...command, version: made.version }).catch((cause: unknown) => {
+      throw new LancegateError('Internal', 'the version was made, and cannot be described', { cause });
+    });
     return { ...made, listed };
   };
 
@@ -68,7 +71,7 @@ async function createFirst(
     const isMade =
       declared.state === 'declared' &&
       (await engine.makeFirst(declared.location, { kind: 'proposed', ...proposed }, limits));
-    if (!isMade) throw firstIsTaken();
+    if (!isMade) throw new LancegateError('VersionTaken', 'the table has a version 1 already; nothing was written');
     requireCreated(await access.find(table));
     const totals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
     return { transactionId: newId() as TransactionId, version: 1, numAttempts: 1, ...totals };
@@ -76,9 +79,6 @@ async function createFirst(
     leave();
   }
 }
-
-const firstIsTaken = (): LancegateError =>
-  new LancegateError('VersionTaken', 'the table has a version 1 already; nothing was written');
 
 /** As `createVersion`, of a batch that is to be made as a whole: of one version, or of none. */
 export const createVersions =
@@ -97,11 +97,6 @@ const notAsOne = (): LancegateError =>
     'Unsupported',
     'versions of several tables or branches cannot be made as one; nothing was written; create them one by one',
   );
-
-/** Whatever the reason is: its own error would say that nothing was written (P6). */
-function madeUndescribed(cause: unknown): never {
-  throw new LancegateError('Internal', 'the version was made, and cannot be described', { cause });
-}
 
 /** `metadata` would be lost: nothing keeps it beside the manifest. The tag of an object says nothing that its name does not. */
 const proposedFields = {
@@ -133,8 +128,6 @@ export const createVersionRoute = jsonRoute(createVersion, {
   },
 });
 
-const mostEntries = 1_000;
-
 /** The specification wants all versions or none, and a version of one table is all that can be made at once. */
 export const createVersionsRoute = jsonRoute(createVersions, {
   methods: ['POST'],
@@ -147,7 +140,7 @@ export const createVersionsRoute = jsonRoute(createVersions, {
   body: Type.Object({
     entries: Type.Array(
       Type.Object({ ...proposedFields, id: Type.Array(Type.String()), branch: Type.Optional(Type.String()) }),
-      { maxItems: mostEntries },
+      { maxItems: 1_000 },
     ),
   }),
   isWrite: true,

@@ -30,9 +30,6 @@ const deleteVersions =
     return report?.removedVersions ?? 0;
   };
 
-/** More are refused; ranges that meet can be given as one. */
-const mostRanges = 1_000;
-
 /** `end_version` is not in the range; -1 leaves it open. */
 const Range = Type.Object({ start_version: Type.Integer({ minimum: 0 }), end_version: Type.Integer({ minimum: -1 }) });
 
@@ -46,7 +43,8 @@ export const deleteVersionsRoute = jsonRoute(answeredOnce('delete_versions', del
   action: 'BatchDeleteTableVersions',
   summary: 'Removes versions of a table that nothing needs, before their retention ends',
   answers: Type.Object({ deleted_count: Count }),
-  body: Type.Object({ ranges: Type.Array(Range, { maxItems: mostRanges }) }),
+  // More are refused; ranges that meet can be given as one.
+  body: Type.Object({ ranges: Type.Array(Range, { maxItems: 1_000 }) }),
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch, body, idempotency }, input) => {
     const ranges = body.ranges.map(({ start_version: from, end_version: end }) => ({

@@ -72,13 +72,17 @@ export const registerTable =
   ): Promise<TableDescription> => {
     const { catalog, engine, access } = deps;
     const asked = engine.locationOf(location);
-    const isAllowedTo = (owners: readonly LocationOwner[]): boolean => isAllowed(owners, table, mayAdopt);
+    // A right on the table covers its own namespace's folder, and a location that was its own.
+    const isAllowedTo = (owners: readonly LocationOwner[]): boolean =>
+      owners.every((owner) => isOwnOf(table, owner) || mayAdopt(owner));
     if (!isAllowedTo(ownersByWords(asked, table))) throw notAllowedAt(asked);
     const existing = await catalog.findTable(table);
     if (existing !== undefined && mode === 'create') throw tableAlreadyExists(table);
     const known = await catalog.locationsAt(asked, 'exact');
     const isKnownAllowed = isAllowedTo(await ownersOf(catalog, { location: asked, spelling: 'exact' }, known, table));
-    const found = await engine.resolve(isKnownAllowed ? asked : emptyOneLike(asked));
+    // A location without files. It is looked for instead of one that belongs to others: the answer would take longer
+    // where files are found and opened, and so show that they exist.
+    const found = await engine.resolve(isKnownAllowed ? asked : (asked.replace(/\.lance$/, '~.lance') as Location));
     if (found === undefined || !isKnownAllowed) throw nothingThere();
     // Read before the files are opened, so that the catalog notices any later change of the location.
     const seen = await catalog.locationsAt(found.location, found.spelling);
@@ -90,12 +94,6 @@ export const registerTable =
     const adoption = { ref: table, properties, seen, ...found };
     return describe(await adopt(deps, adoption, existing, answeredBy(answered, describe)));
   };
-
-/**
- * A location without files. It is looked for instead of one that belongs to others: the answer would take longer where files are
- * found and opened, and so show that they exist.
- */
-const emptyOneLike = (location: Location): Location => location.replace(/\.lance$/, '~.lance') as Location;
 
 function ownersByWords(location: Location, { namespace: near }: TableRef): readonly LocationOwner[] {
   const namespace = folderNamespace(location, near);
@@ -115,10 +113,6 @@ async function ownersOf(
   const tables = seen.flatMap(({ owner }) => (owner === undefined ? [] : [{ table: owner }]));
   return [...byWords, ...namespaces.map((namespace) => ({ namespace })), ...tables];
 }
-
-/** A right on the table covers its own namespace's folder, and a location that was its own. */
-const isAllowed = (owners: readonly LocationOwner[], table: TableRef, mayAdopt: Visible<LocationOwner>): boolean =>
-  owners.every((owner) => isOwnOf(table, owner) || mayAdopt(owner));
 
 const isOwnOf = (table: TableRef, owner: LocationOwner): boolean =>
   'table' in owner

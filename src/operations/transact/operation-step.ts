@@ -119,7 +119,8 @@ export class PlannedOperation implements ComputedStep {
     const chunk = this.#chunk!;
     requireSourceFits(does, chunk.schema, schema);
     const more = nullBytesPerRow(chunk.schema, schema) - this.#nullBytesPerRow;
-    if (more * chunk.rows > mostNullBytes) throw tooManyNulls();
+    // For columns that operations before it add, no memory was reserved.
+    if (more * chunk.rows > 16 * 2 ** 20) throw tooManyNulls();
     const fitted = joinBatches(fitRows(chunk, schema, file));
     return canConcat([fitted]) ? concatRows([{ chunk: fitted, keep: undefined }]) : fitted;
   }
@@ -136,9 +137,6 @@ export class PlannedOperation implements ComputedStep {
 type MergeOperation = Extract<TransactOperation, { kind: 'merge_insert' }>;
 
 const nothing: StepTotals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
-
-/** For columns that operations before it add, no memory was reserved. */
-const mostNullBytes = 16 * 2 ** 20;
 
 function requireSourceFits(does: TransactOperation, source: Schema, table: Schema): void {
   if (does.kind === 'merge_insert') requireFit(source, table, does);
