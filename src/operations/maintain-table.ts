@@ -21,7 +21,7 @@ const maintainTable =
 const Jobs = Type.Object({
   jobs: Type.Array(
     Type.Object({
-      job: Type.Enum(['index', 'prune', 'optimize']),
+      job: Type.Enum(['index', 'prune', 'compact']),
       branch: Type.String(),
       reason: Type.String(),
       duration_ms: Count,
@@ -67,7 +67,7 @@ function jobContents(report: JobReport) {
   const removed = { removed_versions: report.removedVersions, removed_bytes: report.removedBytes };
   if (report.job === 'prune') return { job: 'prune', ...common, ...removed };
   return {
-    job: 'optimize',
+    job: 'compact',
     ...common,
     writers_waited_ms: Math.round(report.lockedMs),
     removed_fragments: report.removedFragments,

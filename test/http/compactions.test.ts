@@ -57,7 +57,7 @@ describe('a compaction', () => {
     reads.release();
     const { jobs } = succeeded(await post('killed', 'maintain')) as { jobs: readonly Record<string, unknown>[] };
     assert.deepEqual(
-      jobs.filter(({ job }) => job === 'optimize').map((job) => job.removed_fragments),
+      jobs.filter(({ job }) => job === 'compact').map((job) => job.removed_fragments),
       [fragments],
     );
     assert.equal(succeeded(await post('killed', 'count_rows')), fragments + 1);

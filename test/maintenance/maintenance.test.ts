@@ -415,7 +415,7 @@ describe('maintenance by hand', () => {
     const { code, stdout, stderr } = await runInProcess(['maintain', 't', ...data], { clock });
     assert.equal(code, 0, stderr);
     const job = JSON.parse(stdout.toString()) as Row;
-    assert.deepEqual([job.job, job.branch, job.reason], ['optimize', 'main', 'by hand']);
+    assert.deepEqual([job.job, job.branch, job.reason], ['compact', 'main', 'by hand']);
     assert.ok(Number(job.removed_fragments) >= 19);
 
     const missing = await runInProcess(['maintain', 'nothing', ...data], { clock });
