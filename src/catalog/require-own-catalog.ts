@@ -1,4 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs';
+import { codeOf } from '../kernel/errors.ts';
 import { CatalogUnusable } from './port.ts';
 import type { StorageRootCatalog } from './replica-port.ts';
 
@@ -24,7 +25,7 @@ function readIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8').trim() || undefined;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (codeOf(error) === 'ENOENT') return undefined;
     throw error;
   }
 }

@@ -1,6 +1,6 @@
 import type { TableRecord, WriteOperation } from '../catalog/port.ts';
 import type { Keyed } from '../idempotency/idempotency.ts';
-import type { NewId } from '../kernel/clock.ts';
+import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import type { BranchName, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableAccess } from '../table/table-access.ts';
@@ -33,7 +33,7 @@ export async function submitChange(
   scope: RequestScope,
   keyed: Keyed | undefined,
 ): Promise<ChangeResult> {
-  const transactionId = newId() as TransactionId;
+  const transactionId = newTransactionId(newId);
   const request: ChangeRequest = {
     kind: 'change',
     ...change,

@@ -15,7 +15,7 @@ interface CommandSyntax<Options extends OptionTable> {
   readonly positionals?: readonly string[];
 }
 
-export interface CommandLine<Options> {
+interface CommandLine<Options> {
   readonly options: OptionValues<Options>;
   /** By option: `--url`, `LANCEGATE_URL`, `default`. */
   readonly sources: Readonly<Record<string, string>>;

@@ -65,7 +65,7 @@ export const completionCommand = (commands: () => Commands): Command => ({
 });
 
 /** What can stand in the place of the last of `typed`, which may be a part of it. None where the shell knows better: files. */
-export function wordsAfter(typed: readonly string[], commands: Commands): readonly string[] {
+function wordsAfter(typed: readonly string[], commands: Commands): readonly string[] {
   const words = typed
     .map((word, at) => (word === '=' && at === typed.length - 1 ? '' : word))
     .filter((word) => word !== '=');

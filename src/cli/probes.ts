@@ -1,7 +1,7 @@
 /** What a command can ask of the parts of the service, which it does not import: each is loaded when it is asked, and changes nothing. */
 import type { Config } from '../config/settings.ts';
 
-export interface FoundDatabase {
+interface FoundDatabase {
   /** For the operator; without the password. */
   readonly name: string;
   readonly serverVersion: string;

@@ -4,7 +4,7 @@ import type { Option } from '../config/options.ts';
 import { type Group, groups } from '../config/settings.ts';
 import type { CliContext, Command, CommandGroup } from './command.ts';
 
-export interface HelpOutput {
+interface HelpOutput {
   shown(text: string): void;
   /** Help that was not asked for, where a command needs one more word. */
   refused(text: string): void;

@@ -1,4 +1,5 @@
 import { CommanderError } from 'commander';
+import { codeOf } from '../kernel/errors.ts';
 import { redactText } from '../telemetry/redact.ts';
 import { arrowCommand } from './arrow.ts';
 import { type CliContext, type Command, type CommandGroup, UsageError, versionOf, write } from './command.ts';
@@ -17,7 +18,7 @@ import { queryCommand } from './remote/query-command.ts';
 import { restoreCommand, showCommand, statusCommand, tablesCommand, versionsCommand } from './remote/table-commands.ts';
 import { type StartService, serveCommand } from './serve.ts';
 
-export type ExitCode = 0 | 1 | 2;
+type ExitCode = 0 | 1 | 2;
 
 /** Runs one command line to its end: 0 done, 1 failed, 2 called or configured wrongly. Never throws. */
 export async function runCli(
@@ -48,7 +49,7 @@ export async function runCli(
   try {
     return await runProgram(args, commands, context);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EPIPE') return 0; // who reads has seen enough
+    if (codeOf(error) === 'EPIPE') return 0; // who reads has seen enough
     await write(context.stderr, explain(error));
     return error instanceof UsageError ? 2 : 1;
   }

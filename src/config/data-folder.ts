@@ -1,6 +1,7 @@
 /** What lies where in the data folder. Nothing else knows these names. */
 import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { codeOf } from '../kernel/errors.ts';
 
 export interface DataFolder {
   readonly root: string;
@@ -73,7 +74,7 @@ export function makePrivateFolder(path: string): void {
   try {
     mkdirSync(path, { mode: privateFolder });
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const code = codeOf(error);
     if (code === 'EEXIST' && statSync(path, { throwIfNoEntry: false })?.isDirectory() === true) return;
     if (code !== 'ENOENT' || existsSync(dirname(path))) throw error;
     makePrivateFolder(dirname(path));

@@ -11,7 +11,7 @@ import type {
 } from '../catalog/port.ts';
 import type { ClonedVersion, Datasets, Locations, StagedTable } from '../engine/port/engine.ts';
 import { isRefusal } from '../engine/port/refusal.ts';
-import type { Clock, NewId } from '../kernel/clock.ts';
+import { type Clock, type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type Location, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import type { TableOwners } from '../table/table-owners.ts';
@@ -241,7 +241,7 @@ export class TableCreation implements AsyncDisposable {
     try {
       const rows = await writeChunks(table, chunks, signal, metrics);
       const version = await table.commit();
-      return { record: this.#record, transactionId: newId() as TransactionId, version, rows };
+      return { record: this.#record, transactionId: newTransactionId(newId), version, rows };
     } catch (error) {
       this.#isTaken = isRefusal(error, 'location taken');
       throw error;
@@ -259,7 +259,7 @@ export class TableCreation implements AsyncDisposable {
     const dataset = await engine.open({ location });
     try {
       const rows = await dataset.countRows();
-      return { record: this.#record, transactionId: newId() as TransactionId, version, rows };
+      return { record: this.#record, transactionId: newTransactionId(newId), version, rows };
     } finally {
       dataset.close();
     }

@@ -4,6 +4,7 @@ import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import { AccessSetupError } from '../auth/challenge.ts';
 import { readPrivateFile } from '../auth/private-file.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { codeOf } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
 interface CertificateFilesParts {
@@ -102,6 +103,6 @@ const readText = (path: string): Promise<string> =>
   readFile(path, 'utf8').catch((error: unknown) => Promise.reject(unreadable(path, error)));
 
 function unreadable(path: string, error: unknown): unknown {
-  const code = (error as NodeJS.ErrnoException).code;
+  const code = codeOf(error);
   return code === undefined ? error : new AccessSetupError(`${path} cannot be read (${code}).`, { cause: error });
 }

@@ -6,7 +6,7 @@ import type { WriteOperation } from '../catalog/port.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import type { TransactionId } from '../kernel/ids.ts';
 
-export interface NotedOutcome {
+interface NotedOutcome {
   /** `KeyedRequest.attempt`. */
   readonly attempt: string;
   readonly transactionId: TransactionId;

@@ -10,7 +10,7 @@ import type { Datasets } from '../engine/port/engine.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { IndexBuildScope } from '../engine/port/reader-work.ts';
 import type { PreparedCommit } from '../engine/port/upkeep.ts';
-import type { Clock, NewId } from '../kernel/clock.ts';
+import { type Clock, type NewId, newTransactionId } from '../kernel/clock.ts';
 import { isOutcomeUnknown, LancegateError, queueIsFull } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../kernel/request-scope.ts';
@@ -25,7 +25,7 @@ import type { TableWriter } from '../write/branch-queue.ts';
 import type { WriteCounts } from '../write/write.ts';
 import { columnChanged, type IndexedBranch, type IndexRequest } from './index-kind.ts';
 
-export interface IndexJobsDeps {
+interface IndexJobsDeps {
   readonly engine: Datasets;
   readonly access: TableAccess;
   readonly datasets: OpenDatasets;
@@ -39,7 +39,7 @@ export interface IndexJobsDeps {
 }
 
 /** What is to be built, checked against the table. */
-export interface IndexOrder {
+interface IndexOrder {
   readonly table: TableRecord;
   readonly branch: BranchName | undefined;
   readonly spec: IndexSpec;
@@ -48,7 +48,7 @@ export interface IndexOrder {
   readonly keyed: KeyedRequest | undefined;
 }
 
-export type JobState = 'IN_PROGRESS' | 'DONE' | 'FAILED' | 'CANCELLED';
+type JobState = 'IN_PROGRESS' | 'DONE' | 'FAILED' | 'CANCELLED';
 
 export interface IndexJob extends IndexOrder {
   readonly id: string;
@@ -92,7 +92,7 @@ export class IndexJobs {
       ...order,
       id: newId(),
       createdAtMs: clock.nowMs(),
-      transactionId: newId() as TransactionId,
+      transactionId: newTransactionId(newId),
       state: 'IN_PROGRESS',
       failure: undefined,
       ended,

@@ -8,9 +8,9 @@ import type { StagedSource } from '../engine/port/row-address.ts';
 import type { TableColumns } from '../engine/port/table-columns.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
 import { outcomeOf } from '../idempotency/noted-outcomes.ts';
-import type { NewId } from '../kernel/clock.ts';
+import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { showTable, type TransactionId } from '../kernel/ids.ts';
+import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { fitOf, fittingSchema, wholeFitting } from '../table/fitting-schema.ts';
 import { markBranch } from '../table/mark-branch.ts';
@@ -108,7 +108,7 @@ class InsertRows {
     keyed: KeyedRequest | undefined,
   ): Promise<InsertRowsResult> {
     const { writer, newId } = this.#deps;
-    const transactionId = newId() as TransactionId;
+    const transactionId = newTransactionId(newId);
     const write = { kind: 'insert', operation: 'insert', table, branch, scope, transactionId, keyed } as const;
     const { chunk, rows } = source;
     const fit = columns && fitOf({ schema: chunk?.schema ?? columns.schema, rows }, columns.schema, checkSourceFits);

@@ -1,3 +1,5 @@
+import type { TransactionId } from './ids.ts';
+
 /** Time, injected so that tests own it. */
 export interface Clock {
   /** Milliseconds since 1970 (UTC). */
@@ -17,3 +19,5 @@ export const systemClock: Clock = {
 
 /** Random identifiers, injected for the same reason. */
 export type NewId = () => string;
+
+export const newTransactionId = (newId: NewId): TransactionId => newId() as TransactionId;

@@ -175,6 +175,10 @@ export const storageUnavailable = (
     retryAfterSeconds: roomAfterSeconds,
   });
 
+/** What a call of the system says is wrong, such as ENOENT; undefined for any other error. */
+export const codeOf = (error: unknown): string | undefined =>
+  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+
 /** For the later steps of a work of several: that nothing was written is true of the step that failed only. */
 export function notTheFirstStep(error: unknown): never {
   if (!(error instanceof LancegateError && storageErrors.has(error.kind))) throw error;

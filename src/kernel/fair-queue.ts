@@ -1,5 +1,5 @@
 import { type LancegateError, queueIsFull } from './errors.ts';
-import { onAbort } from './request-scope.ts';
+import { onAbort, reasonOf } from './request-scope.ts';
 
 interface FairQueueLimits {
   /** How many requests may have a slot at the same time. */
@@ -54,7 +54,7 @@ export class FairQueue {
    * signal's reason if that aborts first.
    */
   take(seeker: Seeker, signal: AbortSignal): Promise<() => void> {
-    if (signal.aborted) return Promise.reject(signal.reason as Error);
+    if (signal.aborted) return Promise.reject(reasonOf(signal));
     if (!this.#lanes.has(seeker.principal) && this.#hasRoom(seeker)) return Promise.resolve(this.#enter(seeker));
     const refusal = this.#refusal(seeker);
     return refusal === undefined ? this.#wait(seeker, signal) : Promise.reject(refusal);
@@ -73,7 +73,7 @@ export class FairQueue {
     return new Promise((resolve, reject) => {
       const stopListening = onAbort(signal, () => {
         this.#remove(waiter);
-        reject(signal.reason as Error);
+        reject(reasonOf(signal));
       });
       const waiter: WaitingSeeker = {
         ...seeker,

@@ -1,4 +1,5 @@
 import { queueIsFull } from './errors.ts';
+import { reasonOf } from './request-scope.ts';
 
 /** For a wait that ends by itself, because every request ahead has a deadline. */
 export const neverAborts = new AbortController().signal;
@@ -44,7 +45,7 @@ export class ReadWriteLock {
 
   /** Throws `SlowDown` when the queue is full, and the signal's reason when the signal aborts first. */
   acquire(mode: Mode, signal: AbortSignal): Promise<Release> {
-    if (signal.aborted) return Promise.reject(signal.reason as Error);
+    if (signal.aborted) return Promise.reject(reasonOf(signal));
     if (this.#waiting.length === 0 && this.#isFree(mode)) return Promise.resolve(this.#hold(mode));
     if (this.#waiting.length >= this.#maxWaiting) return Promise.reject(queueIsFull(this.#waiters));
     return this.#wait(mode, signal);
@@ -54,7 +55,7 @@ export class ReadWriteLock {
     return new Promise((resolve, reject) => {
       const leave = (): void => {
         this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
-        reject(signal.reason as Error);
+        reject(reasonOf(signal));
         this.#grant();
       };
       const waiter: Waiter = {

@@ -38,10 +38,13 @@ export function onAbort(signal: AbortSignal, run: () => void): () => void {
   return () => signal.removeEventListener('abort', run);
 }
 
+/** Why it has aborted. */
+export const reasonOf = (signal: AbortSignal): Error => signal.reason;
+
 /** Settles as `work` does, or rejects with the signal's reason if that aborts first. */
 export async function firstOf<Result>(work: Promise<Result>, signal: AbortSignal): Promise<Result> {
   const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const stopListening = onAbort(signal, () => reject(signal.reason as Error));
+  const stopListening = onAbort(signal, () => reject(reasonOf(signal)));
   try {
     return await Promise.race([work, aborted]);
   } finally {

@@ -7,7 +7,7 @@ interface ProgressOutput {
   write(text: string): unknown;
 }
 
-export interface Done {
+interface Done {
   readonly bytes: number;
   /** undefined where they are not counted. */
   readonly rows: number | undefined;

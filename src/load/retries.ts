@@ -6,7 +6,7 @@ const longestPauseMs = 15_000;
 /** Without an answer for so long, a person is asked to look. */
 const patienceMs = 5 * 60_000;
 
-export interface RetryWaits {
+interface RetryWaits {
   readonly clock: Clock;
   readonly pause: (forMs: number) => Promise<void>;
   /** Milliseconds after which the error may be over, 0 where it does not say; undefined where it stays. */

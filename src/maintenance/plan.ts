@@ -151,7 +151,7 @@ export const isConcurrent = ({ fragments, indexes }: Pick<Layout, 'fragments' | 
   indexes.every(({ spec }) => spec !== undefined) && fragments.every(({ id }) => id !== undefined);
 
 /** An index that is not plain takes long to build, or cannot be built, so the rows it covers stay where they are: all but the newest. */
-export function looseFragments({ fragments, indexes }: Layout): readonly FragmentFacts[] {
+function looseFragments({ fragments, indexes }: Layout): readonly FragmentFacts[] {
   const foreign = indexes.filter(({ isPlain }) => !isPlain);
   if (foreign.length === 0) return fragments;
   let looseRows = Math.min(...foreign.map(({ unindexedRows }) => unindexedRows));

@@ -9,9 +9,9 @@ import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
 import { outcomeOf } from '../idempotency/noted-outcomes.ts';
-import type { NewId } from '../kernel/clock.ts';
+import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { showTable, type TransactionId } from '../kernel/ids.ts';
+import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { readDistinctKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
@@ -110,7 +110,7 @@ class MergeRows {
   ): Promise<MergeRowsResult> {
     const { access, writer, newId, metrics } = this.#deps;
     requireFewNested(chunk, on);
-    const transactionId = newId() as TransactionId;
+    const transactionId = newTransactionId(newId);
     const spec = { ...flags, useIndex };
     const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
     const fit = fitOf(chunk, checked, (rows, now) => requireFit(rows, now, { on, flags }));

@@ -33,7 +33,7 @@ import {
 } from './protocol.ts';
 import { answerBytesOf, ResultBytes } from './result-bytes.ts';
 
-export interface ReaderParts {
+interface ReaderParts {
   readonly channel: Duplex;
   readonly openEngines: (setup: ReaderSetup) => Readonly<Record<Order['at']['store'], Datasets>>;
   readonly residentBytes: () => number;
@@ -206,7 +206,7 @@ type KeptDataset = Snapshot & BranchHead & EngineWrites & RowQueries & VersionFa
  * The datasets that a reader keeps open from one order to the next, which makes a count of 6 ms instead of 8. The least recently
  * used is closed first; few are kept, because each holds its manifest.
  */
-export class KeptDatasets {
+class KeptDatasets {
   readonly #engines: Readonly<Record<ReadAt['store'], Datasets>>;
   /** The open datasets by lineage. A reader has one order at a time, so no query reads from a dataset while it is closed. */
   readonly #kept = new LRUCache<string, KeptDataset>({ max: 32, dispose: (dataset) => dataset.close() });

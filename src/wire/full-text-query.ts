@@ -4,6 +4,7 @@ import { Check } from 'typebox/value';
 import { formatFieldPath, parseFieldPath } from '../arrow/schema/field-path.ts';
 import type { MatchText, TextQuery, TextSearch } from '../engine/port/query-spec.ts';
 import { invalidInput } from '../kernel/errors.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 import { type NameCheck, namesOf } from './known-names.ts';
 
 /** The engine's time grows with all of these, and it recurses into parts. */
@@ -186,7 +187,7 @@ const optionalColumn = (text: string | undefined): string | undefined =>
   text === undefined || text === '' ? undefined : readColumn(text);
 
 function objectOf(value: unknown, what: string): Readonly<Record<string, unknown>> {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  if (isObject(value)) return value;
   throw invalidInput(`${field}: ${what} must be an object`);
 }
 

@@ -8,6 +8,7 @@ import { distanceTypes } from '../engine/port/index-spec.ts';
 import type { NearestSpec, Ordering, QuerySpec, ResultColumn } from '../engine/port/query-spec.ts';
 import { ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 import { readTextSearch } from './full-text-query.ts';
 import { Version } from './json-body.ts';
 import { type NameCheck, namesOf } from './known-names.ts';
@@ -115,8 +116,8 @@ const vectorForms = { single_vector: true, multi_vector: true };
 
 function columnsOf(value: unknown, readFilter: ReadFilter, check: NameCheck): readonly ResultColumn[] {
   if (Array.isArray(value)) return fewColumns(value).map((column: unknown) => listedColumn(column, readFilter));
-  if (typeof value !== 'object' || value === null) throw invalidInput('columns must be an array or an object');
-  const { column_names: names, column_aliases: aliases } = value as Readonly<Record<string, unknown>>;
+  if (!isObject(value)) throw invalidInput('columns must be an array or an object');
+  const { column_names: names, column_aliases: aliases } = value;
   const hasAliases = typeof aliases === 'object' && aliases !== null;
   if (Array.isArray(names) || hasAliases) check(namesOf(value), columnForms, 'columns');
   if (Array.isArray(names) && !(hasAliases && names.length === 0)) {
@@ -227,9 +228,9 @@ function readVectors(value: unknown, check: NameCheck): readonly (readonly numbe
 
 function givenVectors(value: unknown, check: NameCheck): unknown {
   if (value === undefined || value === null) return [];
-  if (typeof value !== 'object' || Array.isArray(value)) return value;
+  if (!isObject(value)) return value;
   check(namesOf(value), vectorForms, 'vector');
-  const { single_vector: single, multi_vector: many } = value as Readonly<Record<string, unknown>>;
+  const { single_vector: single, multi_vector: many } = value;
   const isGiven = (vectors: unknown): boolean => Array.isArray(vectors) && vectors.length > 0;
   if (isGiven(single) && isGiven(many)) throw invalidInput('vector: single_vector and multi_vector exclude each other');
   return (isGiven(single) ? single : (many ?? single)) ?? [];

@@ -1,8 +1,8 @@
 import { queueIsFull } from '../kernel/errors.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';
-import type { TableLocks } from '../table/table-locks.ts';
-import { writersOfTable } from '../table/table-locks.ts';
+import { reasonOf } from '../kernel/request-scope.ts';
+import { type TableLocks, writersOfTable } from '../table/table-locks.ts';
 import { Committer, type CommitterDeps } from './commit.ts';
 import type { CommitUnderWay } from './commit-under-way.ts';
 import { GroupCommitDelay, loopUse, type PendingWrite, PendingWrites, type Sharing } from './pending-writes.ts';
@@ -132,7 +132,7 @@ class BranchQueue {
    */
   write(request: WriteRequest, sharing: Sharing): Promise<WriteCounts> {
     const { signal } = request.scope;
-    if (signal.aborted) return Promise.reject(signal.reason as Error);
+    if (signal.aborted) return Promise.reject(reasonOf(signal));
     if (this.#waiting >= this.#deps.maxWaiting) return Promise.reject(queueIsFull(writersOfTable));
     const answer = this.#pending.add(request, sharing);
     this.#delay.arrived();

@@ -151,7 +151,7 @@ export class PendingWrites {
 }
 
 /** For how much of the time since the last call (0 to 1) the event loop was busy. */
-export type LoopUse = () => number;
+type LoopUse = () => number;
 
 export function loopUse(): LoopUse {
   let last = performance.eventLoopUtilization();

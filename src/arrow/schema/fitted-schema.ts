@@ -15,7 +15,7 @@ export const childNamed = ({ children }: Field, name: string): Field | undefined
   children.find((child) => child.name === name);
 
 /** Whether a field of a source is laid out otherwise than the table's: its values have to be written again. */
-export function differs(field: Field, target: Field): boolean {
+function differs(field: Field, target: Field): boolean {
   if (isNull(field)) return !isNull(target);
   const { children } = field;
   if (isStruct(field) && isStruct(target) && children.length !== target.children.length) return true;

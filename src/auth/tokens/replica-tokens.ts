@@ -10,6 +10,7 @@ import { decodeProtectedHeader, SignJWT } from 'jose';
 import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
 import type { Clock, NewId } from '../../kernel/clock.ts';
 import { ExpiringCache } from '../../kernel/expiring-cache.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
 import { invalidToken } from '../challenge.ts';
 import { checkToken, claimedIssuer, refusalOf, unknownKey } from './jwt.ts';
@@ -161,7 +162,7 @@ export class ReplicaTokens implements Verifier {
 }
 
 const isPrincipal = (claim: unknown): claim is Principal => {
-  const { subject, issuer: issuedBy, scopes, groups } = (claim ?? {}) as Readonly<Record<string, unknown>>;
+  const { subject, issuer: issuedBy, scopes, groups } = isObject(claim) ? claim : {};
   const areTexts = [subject, issuedBy].every((text) => typeof text === 'string' && text !== '');
   return (
     areTexts && [scopes, groups].every((list) => Array.isArray(list) && list.every((text) => typeof text === 'string'))

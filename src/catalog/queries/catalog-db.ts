@@ -97,7 +97,7 @@ export interface IdempotencyKeyRow {
 }
 
 /** A replica that runs, or ran lately. */
-export interface ReplicaRow {
+interface ReplicaRow {
   readonly id: string;
   readonly address: string;
   /** By the clock of the database. */
@@ -107,7 +107,7 @@ export interface ReplicaRow {
 }
 
 /** Which replica writes to what has this name. */
-export interface TableOwnerRow {
+interface TableOwnerRow {
   readonly path: FullPath;
   /** null where no replica does. */
   readonly replica: string | null;

@@ -1,5 +1,5 @@
 /** The only reader of SQLite's error codes, and of those of its files; the texts are never looked at. */
-import { LancegateError, storageFull } from '../../kernel/errors.ts';
+import { codeOf, LancegateError, storageFull } from '../../kernel/errors.ts';
 
 /** https://www.sqlite.org/rescode.html; the low byte is the primary code. */
 const primaryCodes = { busy: 5, readOnly: 8, ioError: 10, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 };
@@ -43,7 +43,7 @@ export function refusalOf(error: unknown): LancegateError {
 
 /** Of a file of the catalog that this service writes itself: an error of `node:fs`. */
 export function fullDiskOf(error: unknown): LancegateError {
-  const { code } = error as NodeJS.ErrnoException;
+  const code = codeOf(error);
   const isFull = code === 'ENOSPC' || code === 'EDQUOT';
   const internal = { catalog: isFull ? 'the disk is full' : 'unexpected failure' };
   if (isFull) return storageFull(error, internal);

@@ -1,5 +1,6 @@
 /** What one look at the machine, or at something the service needs, found. */
 import type { Config } from '../../config/settings.ts';
+import { codeOf } from '../../kernel/errors.ts';
 import { redactText } from '../../telemetry/redact.ts';
 import type { CliContext } from '../command.ts';
 import { printable } from '../remote/printed-rows.ts';
@@ -39,7 +40,7 @@ export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0]);
   if (!(error instanceof Error)) return plain(String(error));
   if (error.cause instanceof Error) return reasonOf(error.cause);
-  return plain(error.message || (error as NodeJS.ErrnoException).code || error.name);
+  return plain(error.message || codeOf(error) || error.name);
 }
 
 /** Texts of other programs can have secrets, and what a terminal obeys. */

@@ -29,7 +29,7 @@ export const inputOf = (name: string, said: SaidOfFile, { cwd, stdin }: CliConte
     throw new CliError(`${name} cannot be read: ${cause.message}`, { cause });
   });
 
-export interface LoadParts {
+interface LoadParts {
   readonly table: string;
   readonly files: readonly string[];
   readonly mode: LoadMode;

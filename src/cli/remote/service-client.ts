@@ -144,7 +144,7 @@ async function* piecesOf(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes);
 }
 
-export type ServiceGiven = OptionValues<typeof serviceOptions>;
+type ServiceGiven = OptionValues<typeof serviceOptions>;
 
 /** Throws `CliError` where there is no service, or no credential for it. */
 export function serviceClient(given: ServiceGiven, config: Config, context: CliContext): ServiceClient {

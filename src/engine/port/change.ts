@@ -102,7 +102,7 @@ export interface ProposedManifest {
  * Nothing changes, and the number after the newest version is taken: a commit to it that another process has begun fails, whenever it
  * arrives, and is not made after it either, unless that process looks and begins anew. The version is known by the transaction, or by its properties.
  */
-export interface Fence {
+interface Fence {
   readonly kind: 'fence';
   /** A version-4 UUID. */
   readonly transactionId: string;

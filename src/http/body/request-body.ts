@@ -8,6 +8,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { reasonOf } from '../../kernel/request-scope.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { expectsContinue } from '../request-head.ts';
 
@@ -155,7 +156,7 @@ export class RequestBody {
 
   /** One listener and one timer for the whole body: a large one has thousands of chunks. */
   #watch(signal: AbortSignal): () => void {
-    const onAbort = (): void => this.#chunks.interrupt(signal.reason as Error);
+    const onAbort = (): void => this.#chunks.interrupt(reasonOf(signal));
     if (signal.aborted) onAbort();
     signal.addEventListener('abort', onAbort, { once: true });
     let cancelTimer = this.#parts.clock.schedule(this.#parts.idleTimeoutMs, () => checkIdle());

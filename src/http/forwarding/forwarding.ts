@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import type { ForwardedAnswer, PreparedRequest } from '../../endpoint/route.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { firstOf, onAbort } from '../../kernel/request-scope.ts';
+import { firstOf, onAbort, reasonOf } from '../../kernel/request-scope.ts';
 import type { FindsOwner } from '../../table/table-owners.ts';
 import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
 
@@ -114,7 +114,7 @@ export class Forwarding {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     // A table changes hands within a few of these, where its owner hands it over.
     const cancel = this.#deps.clock.schedule(50, resolve);
-    const stopListening = onAbort(signal, () => reject(signal.reason as Error));
+    const stopListening = onAbort(signal, () => reject(reasonOf(signal)));
     try {
       await promise;
     } finally {

@@ -3,7 +3,7 @@
  * that works when it is sent, on a table `people` with the columns id, name, age and vector (four numbers).
  */
 
-export interface OperationGroup {
+interface OperationGroup {
   readonly name: string;
   readonly description: string;
 }

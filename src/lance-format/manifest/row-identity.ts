@@ -62,7 +62,7 @@ export function requireIdentities(encoded: Uint8Array, nextRowId: number): void 
 }
 
 /** The identities of rows of some fragments, each read when one of its rows is asked for. */
-export class RowIdentities {
+class RowIdentities {
   readonly #fragments: ReadonlyMap<number, Uint8Array>;
   readonly #read = new Map<number, FragmentIdentities>();
 

@@ -2,10 +2,8 @@
  * Tags: a dataset has one JSON file for each, which names a version of main or of a branch. The engine reads and writes the same
  * files.
  */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MalformedFile } from '../protobuf.ts';
-import { namesIn } from './manifest-files.ts';
 
 export interface TagContent {
   /** undefined is main. */
@@ -25,28 +23,10 @@ const suffix = '.json';
 export const tagFile = (datasetPath: string, name: string): string =>
   join(tagFolder(datasetPath), `${encodeURIComponent(name)}${suffix}`);
 
-/** Throws `MalformedFile`: a tag that cannot be read may name any version. */
-export function readTags(datasetPath: string): readonly (TagContent & { readonly name: string })[] {
-  return namesIn(tagFolder(datasetPath)).flatMap((file) => {
-    const isTag = file.endsWith(suffix);
-    return tagIn(file, isTag ? textOf(join(tagFolder(datasetPath), file)) : undefined) ?? [];
-  });
-}
-
 /** In a file of this name. undefined for a file of another kind, or without a content. Throws `MalformedFile`. */
 export function tagIn(file: string, content: string | undefined): (TagContent & { readonly name: string }) | undefined {
   if (content === undefined || !file.endsWith(suffix)) return undefined;
   return { name: nameOf(file), ...parseTag(content) };
-}
-
-/** undefined for a tag that was deleted since the listing. */
-function textOf(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    return undefined;
-  }
 }
 
 function nameOf(file: string): string {
@@ -62,16 +42,18 @@ function parseTag(text: string): TagContent {
   const fields = objectIn(text);
   const { branch = null, version, manifestSize, createdAt, updatedAt, metadata } = fields;
   const isBranch = branch === null || typeof branch === 'string';
-  if (!isBranch || !Number.isSafeInteger(version)) throw new MalformedFile('a tag without a version');
+  if (!isBranch || !isWhole(version)) throw new MalformedFile('a tag without a version');
   return {
     branch: branch === 'main' ? undefined : (branch ?? undefined),
-    version: version as number,
-    manifestBytes: Number.isSafeInteger(manifestSize) ? (manifestSize as number) : 0,
+    version,
+    manifestBytes: isWhole(manifestSize) ? manifestSize : 0,
     createdAt: typeof createdAt === 'string' ? createdAt : undefined,
     updatedAt: typeof updatedAt === 'string' ? updatedAt : undefined,
     metadata: textsIn(metadata),
   };
 }
+
+const isWhole = (value: unknown): value is number => Number.isSafeInteger(value);
 
 /** Other programs write tags, too: what is no text under a name is left out. */
 function textsIn(value: unknown): Readonly<Record<string, string>> {
@@ -81,8 +63,8 @@ function textsIn(value: unknown): Readonly<Record<string, string>> {
 
 function objectIn(text: string): Readonly<Record<string, unknown>> {
   try {
-    const value = JSON.parse(text) as unknown;
-    if (typeof value === 'object' && value !== null) return value as Readonly<Record<string, unknown>>;
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null) return { ...value };
   } catch (error) {
     throw new MalformedFile(`a tag is not JSON: ${String(error)}`);
   }

@@ -67,7 +67,7 @@ function transactionOf(versionsFolder: string, manifest: Buffer): Uint8Array | u
 }
 
 /** Who made a version, and what that program noted of it. */
-export interface TransactionFacts {
+interface TransactionFacts {
   readonly id: string;
   readonly properties: Readonly<Record<string, string>>;
 }

@@ -24,7 +24,7 @@ interface Band {
   readonly isLong: boolean;
 }
 
-export interface ParquetSource {
+interface ParquetSource {
   readonly file: number;
   readonly footer: ParquetFooter;
   readonly decode: typeof readParquet;

@@ -14,7 +14,7 @@ const repeated = 2;
 const keyOfArrowSchema = 'ARROW:schema';
 
 /** A column of the table, which may have several leaves. */
-export interface ParquetColumn {
+interface ParquetColumn {
   /** Its elements of the schema, itself first. */
   readonly elements: readonly Thrift[];
   /** Of the leaves in the file, the first, and how many there are. */

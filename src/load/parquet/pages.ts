@@ -21,7 +21,7 @@ export interface ChunkPage {
   free(): void;
 }
 
-export interface PagesOfChunk {
+interface PagesOfChunk {
   readonly dictionary: readonly BytesToCopy[];
   /** Of what the pages are packed with. */
   readonly codec: number;

@@ -24,7 +24,7 @@ export interface RowToWrite {
 }
 
 /** These columns of the table as they were before the merge. */
-export type OpenView = (columns: readonly string[]) => Promise<ColumnView>;
+type OpenView = (columns: readonly string[]) => Promise<ColumnView>;
 
 /** What the engine does with so many columns takes no longer for each than with one. */
 const columnsPerView = 128;

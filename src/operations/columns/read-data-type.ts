@@ -1,5 +1,6 @@
 import { isKnownZone } from '../../arrow/schema/time-zones.ts';
 import { invalidInput } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { mostColumns } from './change-columns.ts';
 
 const mostListSize = 2 ** 20;
@@ -35,8 +36,8 @@ const timestampType = /^timestamp:[mun]?s:(.+)$/;
 /** In Lance's dialect, which the engine reads. Of every type it is known what native code is given. */
 export function readDataType(value: unknown, at: string, depth = 1): LanceDataType {
   // Deeper types are no columns that can be cast.
-  if (typeof value !== 'object' || value === null || depth > 8) throw invalidInput(`${at} is no data type`);
-  const { type: given, length, fields } = value as Readonly<Record<string, unknown>>;
+  if (!isObject(value) || depth > 8) throw invalidInput(`${at} is no data type`);
+  const { type: given, length, fields } = value;
   if (typeof given !== 'string') throw invalidInput(`${at} lacks type`);
   const type = lanceNames.get(given) ?? given;
   if (plainType.test(type) || isTimestamp(type)) return { type };
@@ -69,7 +70,7 @@ function readFields(fields: unknown, at: string, depth: number): readonly LanceF
     throw invalidInput(`${at}: the type has fields, which are not given`);
   }
   return fields.map((field: unknown, index) => {
-    const { name, type, nullable } = (field ?? {}) as Readonly<Record<string, unknown>>;
+    const { name, type, nullable } = isObject(field) ? field : {};
     const within = `${at}.fields[${index}]`;
     if (typeof name !== 'string' || name.includes('\0')) throw invalidInput(`${within} lacks a name`);
     return { name, type: readDataType(type, `${within}.type`, depth + 1), nullable: nullable !== false };

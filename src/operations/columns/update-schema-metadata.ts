@@ -4,6 +4,7 @@ import { repeatOf, writeAnswer } from '../../endpoint/json-route.ts';
 import { jsonAnswer, type Offer } from '../../endpoint/route.ts';
 import type { Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import { parseJson, StringMap } from '../../wire/json-body.ts';
 import { authorized, type ColumnCommand, type ColumnDeps, requireFewTexts } from './change-columns.ts';
@@ -27,13 +28,15 @@ const updateSchemaMetadata =
 /** The whole body is the metadata: any key may be in it. */
 function parseSchemaMetadata(text: string): Readonly<Record<string, string>> {
   const value = text.trim() === '' ? {} : parseJson(text, 'the body');
-  const isMap = typeof value === 'object' && value !== null && !Array.isArray(value);
-  if (!isMap || !Object.values(value).every((each) => typeof each === 'string')) {
+  if (!isObject(value) || !areTexts(value)) {
     throw invalidInput('the body must be a JSON object of texts: the metadata that the schema is to have');
   }
-  requireFewTexts(value as Readonly<Record<string, string>>, 'the body');
-  return value as Readonly<Record<string, string>>;
+  requireFewTexts(value, 'the body');
+  return value;
 }
+
+const areTexts = (values: Readonly<Record<string, unknown>>): values is Readonly<Record<string, string>> =>
+  Object.values(values).every((each) => typeof each === 'string');
 
 const schemaMetadataPath = '/v1/table/:id/schema_metadata/update';
 

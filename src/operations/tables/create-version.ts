@@ -5,8 +5,9 @@ import { noTarget, tableTarget } from '../../endpoint/route.ts';
 import type { ProposedManifest } from '../../engine/port/change.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
+import { newTransactionId } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, TableRef, TransactionId } from '../../kernel/ids.ts';
+import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import { branchOfDeclared, requireCreated } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
@@ -74,7 +75,7 @@ async function createFirst(
     if (!isMade) throw new LancegateError('VersionTaken', 'the table has a version 1 already; nothing was written');
     requireCreated(await access.find(table));
     const totals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
-    return { transactionId: newId() as TransactionId, version: 1, numAttempts: 1, ...totals };
+    return { transactionId: newTransactionId(newId), version: 1, numAttempts: 1, ...totals };
   } finally {
     leave();
   }

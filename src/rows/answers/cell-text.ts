@@ -10,7 +10,7 @@ import { type Cell, cell, placeOf, type WriteColumn, wordsOf } from './column-ce
 import { type FixedText, fixedText, type TextOut, viewOf } from './text-out.ts';
 import { durationText, intervalText, temporalText } from './time-text.ts';
 
-export interface CellContext {
+interface CellContext {
   readonly vectors: VectorText;
   /** The values of a dictionary-encoded column, perhaps in several parts. */
   readonly valuesOf: (field: Field) => readonly ColumnData[];

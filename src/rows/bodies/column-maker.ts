@@ -3,11 +3,12 @@ import type { ColumnData } from '../../arrow/column/column-data.ts';
 import { formatFieldPath } from '../../arrow/schema/field-path.ts';
 import { bytesOfBits, columnLayout, type DataType, type Field } from '../../arrow/schema/schema.ts';
 import { invalidInput, type LancegateError } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { base64, type WriteValue, writerOf } from './fixed-writers.ts';
 import { parseExactly } from './json-rows.ts';
 import { mostDepth } from './seen-values.ts';
 
-export interface MakingOf {
+interface MakingOf {
   /** The place of a row. */
   readonly place: (row: number) => string;
   /** All values come as texts, as those of CSV do. */
@@ -28,7 +29,7 @@ const noBytes = new Uint8Array(0);
 const noOffsets = new Uint32Array(0);
 
 /** The dictionaries of dictionary-encoded columns, by id. */
-export type MadeDictionaries = Map<bigint, { readonly field: Field; readonly data: ColumnData }>;
+type MadeDictionaries = Map<bigint, { readonly field: Field; readonly data: ColumnData }>;
 
 export class ColumnMaker {
   readonly #making: MakingOf;
@@ -117,11 +118,11 @@ export class ColumnMaker {
     const objects = given.values.map((value, i) => {
       const object = isText ? nestedIn(value) : value;
       if (object === null || object === undefined) return undefined;
-      if (typeof object !== 'object' || Array.isArray(object)) throw this.#unfit(field.type, given, i);
+      if (!isObject(object)) throw this.#unfit(field.type, given, i);
       const unknown = Object.keys(object).find((name) => !known.has(name));
       if (unknown !== undefined)
         throw this.#refuse(given, i, `has a field ${JSON.stringify(unknown)} that it has nowhere before`);
-      return object as Readonly<Record<string, unknown>>;
+      return object;
     });
     return field.children.map((child) => {
       const values = objects.map((object) => object && (Object.hasOwn(object, child.name) ? object[child.name] : null));

@@ -20,9 +20,9 @@ import { schemaBytes } from './schema-bytes.ts';
 import { FieldCount, SeenValues } from './seen-values.ts';
 
 /** The columns, and the types of new ones, are those of so many rows. */
-export const firstRows = 10_000;
+const firstRows = 10_000;
 /** Or of fewer, if they have so many bytes. */
-export const firstBytes = 1 << 20;
+const firstBytes = 1 << 20;
 /** Bytes of text that become one batch. */
 const batchBytes = 256 << 10;
 /** Values of one batch. A row has them all, also those that its text leaves out. */

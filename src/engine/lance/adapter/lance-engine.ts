@@ -46,7 +46,7 @@ import { OtherProcesses, type ProcessPools } from './other-processes.ts';
 import { hasScheme, StorageRoot } from './storage-root.ts';
 import type { OwnCommits, RequireReadable } from './surroundings.ts';
 
-export interface LanceEngineOptions extends ProcessPools {
+interface LanceEngineOptions extends ProcessPools {
   /** What the engine keeps in memory, for all datasets together. */
   readonly indexCacheBytes: number;
   readonly metadataCacheBytes: number;

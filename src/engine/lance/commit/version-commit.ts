@@ -15,6 +15,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { codeOf } from '../../../kernel/errors.ts';
 import { nextManifestName, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion, VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
 
@@ -147,7 +148,7 @@ export function inFolder(path: string, make: () => void): void {
   try {
     make();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    if (codeOf(error) !== 'ENOENT') throw error;
     mkdirSync(dirname(path), { recursive: true });
     make();
   }

@@ -1,7 +1,7 @@
 import { closeSync, constants, fsync, openSync, readdirSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
 import { promisify } from 'node:util';
-import { LancegateError } from '../../../kernel/errors.ts';
+import { codeOf, LancegateError } from '../../../kernel/errors.ts';
 import {
   branchFolder,
   branchRecord,
@@ -174,7 +174,7 @@ const filesIn = (folder: string): readonly string[] => {
 };
 
 export function ignoreMissing(error: unknown): undefined {
-  if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  if (codeOf(error) !== 'ENOENT') throw error;
 }
 
 function rethrow(error: unknown): never {
@@ -226,7 +226,7 @@ export class DiskSync implements FileSync {
 }
 
 /** What has nothing to sync, or no way to: folders on some file systems, pipes. Opening those must not wait, either. */
-const isNotSyncable = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'EINVAL';
+const isNotSyncable = (error: unknown): boolean => codeOf(error) === 'EINVAL';
 
 const diskFailed = (cause: unknown): LancegateError =>
   new LancegateError('Internal', 'the disk failed to keep what was written; this service must be restarted', { cause });

@@ -2,6 +2,7 @@
 import { type Dirent, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { codeOf } from '../../../kernel/errors.ts';
 import { branchFolder, namesIn, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   areKnownToEngine,
@@ -114,7 +115,7 @@ function entriesOf(folder: string): readonly Dirent[] {
   try {
     return readdirSync(folder, { withFileTypes: true });
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (codeOf(error) === 'ENOENT') return [];
     throw error;
   }
 }

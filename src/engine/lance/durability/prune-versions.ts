@@ -52,7 +52,7 @@ export interface NamedVersions {
   readonly parents: ReadonlySet<number>;
 }
 
-export type Pruning = PruneRequest & NamedVersions & { readonly inRemoval: VersionsInRemoval };
+type Pruning = PruneRequest & NamedVersions & { readonly inRemoval: VersionsInRemoval };
 
 interface NumberedObject extends StoredObject {
   readonly version: number;

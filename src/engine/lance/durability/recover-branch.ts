@@ -14,6 +14,7 @@
 
 import { existsSync, readFileSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join, sep } from 'node:path';
+import { codeOf } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { faultOfFile, type Scrutiny } from '../../../lance-format/check/intact.ts';
 import {
@@ -105,7 +106,7 @@ export async function recoverMirrored(
   return { ...nothingRecovered(version), kept };
 }
 
-export const nothingRecovered = (version: number): Recovery => ({
+const nothingRecovered = (version: number): Recovery => ({
   version,
   kept: [],
   removed: [],
@@ -232,5 +233,4 @@ function removeEmpty(folder: string, datasetPath: string): void {
   }
 }
 
-const isAny = (error: unknown, ...codes: readonly string[]): boolean =>
-  codes.includes((error as NodeJS.ErrnoException).code ?? '');
+const isAny = (error: unknown, ...codes: readonly string[]): boolean => codes.includes(codeOf(error) ?? '');

@@ -9,7 +9,7 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { LancegateError } from '../../../kernel/errors.ts';
+import { codeOf, LancegateError } from '../../../kernel/errors.ts';
 import {
   branchFolder,
   branchRecord,
@@ -140,7 +140,7 @@ async function namesOf(folder: string): Promise<ReadonlySet<string>> {
   try {
     return new Set(await readdir(folder));
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Set();
+    if (codeOf(error) === 'ENOENT') return new Set();
     throw error;
   }
 }

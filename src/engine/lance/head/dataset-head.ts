@@ -1,4 +1,3 @@
-import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchHead } from '../../port/dataset.ts';
@@ -80,7 +79,7 @@ export class DatasetHead {
       this.#columns = known;
       return known;
     }
-    const file = (await (await this.table()).schema()) as IpcFile;
+    const file = await (await this.table()).schema();
     this.#columns = { version, schema: readSchemaOfIpcFile(file), file };
     this.#watch?.keepColumns(this.#columns);
     return this.#columns;

@@ -1,4 +1,3 @@
-import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { quoteSegment } from '../../../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import type { Field } from '../../../arrow/schema/schema.ts';
@@ -23,7 +22,7 @@ export async function compactNative(table: NativeTable, { isToRead }: Compaction
  * cannot read.
  */
 async function hasReadableDictionaries(table: NativeTable): Promise<boolean> {
-  const { fields } = readSchemaOfIpcFile((await table.schema()) as IpcFile);
+  const { fields } = readSchemaOfIpcFile(await table.schema());
   const columns = fields.filter(hasShortIndexes).map(({ name }) => ({ name, expression: quoteSegment(name) }));
   if (columns.length === 0) return true;
   try {

@@ -5,8 +5,8 @@ import {
   type FullTextQuery,
   MatchQuery,
   MultiMatchQuery,
-  type Occur,
-  type Operator,
+  Occur,
+  Operator,
   PhraseQuery,
 } from '@lancedb/lancedb';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
@@ -16,8 +16,8 @@ import { invalidInput } from '../../../kernel/errors.ts';
 import type { MatchText, NearestSpec, PlanForm, QuerySpec, TextQuery, TextSearch } from '../../port/query-spec.ts';
 import { engineCall } from './translate-errors.ts';
 
-interface Plannable {
-  select(columns: [name: string, expression: CheckedSql][]): void;
+export interface Plannable {
+  select(columns: [name: string, expression: string][]): void;
   explainPlan(verbose: boolean): Promise<string>;
   analyzePlan(): Promise<string>;
 }
@@ -29,8 +29,8 @@ interface NativeQueryBase extends Plannable {
   fastSearch(): void;
   withRowId(): void;
   orderBy(ordering: { columnName: string; ascending: boolean; nullsFirst: boolean }[]): void;
-  outputSchema(): Promise<Buffer>;
-  execute(maxBatchLength: number): Promise<{ next(): Promise<Buffer | null> }>;
+  outputSchema(): Promise<IpcFile>;
+  execute(maxBatchLength?: number): Promise<{ next(): Promise<IpcFile | null> }>;
 }
 interface NativeNearest extends NativeQueryBase {
   column(path: string): void;
@@ -45,7 +45,7 @@ interface NativeNearest extends NativeQueryBase {
   ef(ef: number): void;
   bypassVectorIndex(): void;
 }
-interface NativeRowQuery extends NativeQueryBase {
+export interface NativeQuery extends NativeQueryBase {
   fullTextSearch(search: { query: string; columns: string[] | null } | { query: object }): void;
   nearestTo(vector: Float32Array): NativeNearest;
 }
@@ -53,8 +53,8 @@ interface NativeIndexed {
   listIndices(): Promise<readonly { readonly indexType: string; readonly columns: string[] }[]>;
 }
 interface QueriedTable extends NativeIndexed {
-  query(): unknown;
-  takeOffsets(offsets: number[]): unknown;
+  query(): NativeQuery;
+  takeOffsets(offsets: number[]): Plannable;
 }
 
 /** The public classes wrap a native query. */
@@ -79,7 +79,7 @@ export async function* queryResults(
   let rowsLeft = mostRowsOf(spec);
   let next = run(() => batches.next());
   for (;;) {
-    const batch = (await next) as IpcFile | null;
+    const batch = await next;
     if (batch === null) break;
     isEmpty = false;
     if (rowsLeft !== undefined) rowsLeft -= rowsOfFile(batch);
@@ -92,7 +92,7 @@ export async function* queryResults(
     next.catch(() => undefined); // the next round awaits it, and throws what it throws
     yield batch;
   }
-  if (isEmpty) yield (await run(() => query.outputSchema())) as IpcFile;
+  if (isEmpty) yield await run(() => query.outputSchema());
 }
 
 /** Then there is no need to ask the engine for more, which takes a small search as long as all that is around it. */
@@ -102,7 +102,7 @@ const mostRowsOf = ({ limit, nearest }: QuerySpec): number | undefined =>
 /** A result of no rows. The engine panics where it sorts or searches for none. */
 async function schemaOfResult(table: QueriedTable, spec: QuerySpec): Promise<IpcFile> {
   const query = await nativeQuery(table, { ...spec, limit: 1, offset: 0 });
-  return (await query.outputSchema()) as IpcFile;
+  return query.outputSchema();
 }
 
 /** As `RowQueries.explain`. */
@@ -133,7 +133,7 @@ const offsetsAlone = /^\(_rowoffset IN \((\d{1,15}(?:, ?\d{1,15})*)\)\)$/i;
 function takenRows(table: QueriedTable, { filter, columns }: QuerySpec): Plannable | undefined {
   const offsets = offsetsAlone.exec(filter ?? '')?.[1];
   if (offsets === undefined) return undefined;
-  const taken = table.takeOffsets(offsets.split(',').map(Number)) as Plannable;
+  const taken = table.takeOffsets(offsets.split(',').map(Number));
   if (columns !== undefined) taken.select(columns.map(({ name, expression }) => [name, expression]));
   return taken;
 }
@@ -142,7 +142,7 @@ function takenRows(table: QueriedTable, { filter, columns }: QuerySpec): Plannab
 const withoutLocations = (plan: string): string => plan.replaceAll(/\buri=.*?(?=, projection=\[|$)/gm, 'uri=(hidden)');
 
 async function nativeQuery(table: QueriedTable, spec: QuerySpec): Promise<NativeQueryBase> {
-  const query = table.query() as NativeRowQuery;
+  const query = table.query();
   if (spec.text !== undefined) query.fullTextSearch(await nativeSearch(table, spec.text));
   const searched = spec.nearest === undefined ? query : nearest(query, spec.nearest);
   const { filter, columns, limit, offset, orderBy } = spec;
@@ -156,7 +156,7 @@ async function nativeQuery(table: QueriedTable, spec: QuerySpec): Promise<Native
   return searched;
 }
 
-function nearest(query: NativeRowQuery, spec: NearestSpec): NativeNearest {
+function nearest(query: NativeQuery, spec: NearestSpec): NativeNearest {
   const [first, ...others] = spec.vectors.map((vector) => Float32Array.from(vector));
   const search = query.nearestTo(first!);
   for (const vector of others) search.addQueryVector(vector);
@@ -217,6 +217,9 @@ async function textColumns(table: NativeIndexed): Promise<readonly string[]> {
   return [...new Set(columns)];
 }
 
+const operators = { AND: Operator.And, OR: Operator.Or };
+const occurs = { SHOULD: Occur.Should, MUST: Occur.Must, MUST_NOT: Occur.MustNot };
+
 /** `columns` are those of the parts that name none. */
 function textQuery(query: TextQuery, columns: readonly string[]): FullTextQuery {
   switch (query.kind) {
@@ -232,19 +235,17 @@ function textQuery(query: TextQuery, columns: readonly string[]): FullTextQuery 
     }
     case 'multi match': {
       const { terms, boosts, operator } = query;
-      const options = { ...(boosts && { boosts: [...boosts] }), operator: operator as Operator };
+      const options = { ...(boosts && { boosts: [...boosts] }), operator: operators[operator] };
       return new MultiMatchQuery(terms, [...query.columns], options);
     }
     case 'boolean':
-      return new BooleanQuery(
-        query.clauses.map(({ occur, query: part }) => [occur as Occur, textQuery(part, columns)]),
-      );
+      return new BooleanQuery(query.clauses.map(({ occur, query: part }) => [occurs[occur], textQuery(part, columns)]));
   }
 }
 
 function matchIn(query: MatchText, column: string): FullTextQuery {
   const { boost, fuzziness = null, maxExpansions, prefixLength } = query;
-  const options = { boost, fuzziness, maxExpansions, prefixLength, operator: query.operator as Operator };
+  const options = { boost, fuzziness, maxExpansions, prefixLength, operator: operators[query.operator] };
   // The types of the package do not say that null is the automatic fuzziness.
   return new MatchQuery(query.terms, column, options as object);
 }
@@ -253,10 +254,10 @@ function matchIn(query: MatchText, column: string): FullTextQuery {
 function matchInAll(query: MatchText, columns: readonly string[]): FullTextQuery {
   const { terms, boost, operator, fuzziness, prefixLength } = query;
   if (fuzziness !== 0 || prefixLength !== 0) {
-    return new BooleanQuery(columns.map((column) => ['SHOULD' as Occur, matchIn(query, column)]));
+    return new BooleanQuery(columns.map((column) => [Occur.Should, matchIn(query, column)]));
   }
   const boosts = columns.map(() => boost);
-  return new MultiMatchQuery(terms, [...columns], { boosts, operator: operator as Operator });
+  return new MultiMatchQuery(terms, [...columns], { boosts, operator: operators[operator] });
 }
 
 function onlyOf(columns: readonly string[]): string {
@@ -270,7 +271,7 @@ export const namesRows = (filter: CheckedSql): boolean => /_row(?:id|addr|offset
 
 /** Counts what the engine finds but cannot count. */
 export async function countByScan(table: QueriedTable, filter: CheckedSql): Promise<number> {
-  const query = table.query() as NativeRowQuery;
+  const query = table.query();
   query.onlyIf(filter);
   query.select([['_rowid', ownSql('_rowid')]]);
   const batches = await query.execute(2 ** 16);
@@ -278,7 +279,7 @@ export async function countByScan(table: QueriedTable, filter: CheckedSql): Prom
   for (;;) {
     const batch = await batches.next();
     if (batch === null) return rows;
-    rows += rowsOfFile(batch as IpcFile);
+    rows += rowsOfFile(batch);
   }
 }
 

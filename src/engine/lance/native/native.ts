@@ -13,6 +13,7 @@ import { storageUnavailable } from '../../../kernel/errors.ts';
 import type { TableStatistics } from '../../port/dataset.ts';
 import type { MergeCounts, Projection } from '../../port/merge-spec.ts';
 import type { RowsToRead } from '../../port/reader-work.ts';
+import type { NativeQuery, Plannable } from './native-query.ts';
 import { engineCall } from './translate-errors.ts';
 
 export interface NativeMergeBuilder {
@@ -23,28 +24,15 @@ export interface NativeMergeBuilder {
   useIndex(useIndex: boolean): NativeMergeBuilder;
   execute(file: Buffer): Promise<MergeCounts>;
 }
-interface NativeQuery {
-  onlyIf(predicate: CheckedSql): void;
-  withRowId(): void;
-  select(columns: [name: string, expression: string][]): void;
-  outputSchema(): Promise<Buffer>;
-  execute(maxBatchLength?: number): Promise<{ next(): Promise<Buffer | null> }>;
-}
 export interface NativeBranches {
   list(): Promise<Record<string, { parentBranch?: string | null; parentVersion: number; manifestSize: number }>>;
   create(name: string, fromRef: string | null, fromVersion: number | null): Promise<NativeTable>;
   checkout(name: string, version?: number): Promise<NativeTable>;
   delete(name: string): Promise<void>;
 }
-interface NativeTags {
-  list(): Promise<Record<string, { version: number; manifestSize: number }>>;
-  create(tag: string, version: number): Promise<void>;
-  update(tag: string, version: number): Promise<void>;
-  delete(tag: string): Promise<void>;
-}
 export interface NativeTable {
   close(): void;
-  schema(): Promise<Buffer>;
+  schema(): Promise<IpcFile>;
   add(file: Buffer, mode: 'append' | 'overwrite'): Promise<{ version: number }>;
   countRows(filter?: CheckedSql): Promise<number>;
   delete(predicate: CheckedSql): Promise<{ version: number; numDeletedRows: number }>;
@@ -56,7 +44,7 @@ export interface NativeTable {
   updateFieldMetadata(updates: NativeFieldMetadata[]): Promise<{ version: number }>;
   dropIndex(name: string): Promise<void>;
   query(): NativeQuery;
-  takeOffsets(offsets: number[]): unknown;
+  takeOffsets(offsets: number[]): Plannable;
   /** Rows by their addresses, unless the dataset gives them identifiers of their own; those deleted are passed over. */
   takeRowIds(rowIds: bigint[]): Omit<NativeQuery, 'onlyIf'>;
   createIndex(index: unknown, column: string, replace: boolean, waitSeconds: undefined, name: string): Promise<void>;
@@ -67,16 +55,7 @@ export interface NativeTable {
   optimize(
     beforeTimestampMs: number,
     deleteUnverified: boolean,
-  ): Promise<{
-    readonly compaction: { readonly fragmentsRemoved: number; readonly fragmentsAdded: number };
-    readonly prune: { readonly bytesRemoved: number; readonly oldVersionsRemoved: number };
-  }>;
-  tags(): Promise<NativeTags>;
-  /** Another handle of the same version. */
-  checkoutCurrent(): Promise<NativeTable>;
-  checkoutTag(tag: string): Promise<void>;
-  /** null is main. */
-  currentBranch(): string | null;
+  ): Promise<{ readonly compaction: { readonly fragmentsRemoved: number; readonly fragmentsAdded: number } }>;
   version(): Promise<number>;
   checkout(version: number): Promise<void>;
   checkoutLatest(): Promise<void>;
@@ -143,7 +122,6 @@ export interface NativeConnection {
     options?: Record<string, string>,
   ): Promise<NativeTable>;
   openTable(name: string, namespace: string[], options?: Record<string, string>): Promise<NativeTable>;
-  dropTable(name: string, namespace: string[]): Promise<void>;
   close(): void;
 }
 
@@ -179,7 +157,6 @@ export async function connectNative(
   return {
     createTable: async (...args) => limited(await inner.createTable(...args)),
     openTable: async (name, namespace) => limited(await inner.openTable(name, namespace, { ...storageOptions })),
-    dropTable: (...args) => inner.dropTable(...args),
     close: () => inner.close(),
   };
 }
@@ -235,9 +212,9 @@ export async function* resultsOf(
     const batch = await engineCall('select', () => batches.next());
     if (batch === null) break;
     isEmpty = false;
-    yield batch as IpcFile;
+    yield batch;
   }
-  if (isEmpty) yield (await engineCall('select', () => query.outputSchema())) as IpcFile;
+  if (isEmpty) yield await engineCall('select', () => query.outputSchema());
 }
 
 /** As `Dataset.take` where there are `rows`, else as `Dataset.select`. */

@@ -4,7 +4,7 @@
  * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
  * (docs/engine-facts.md, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
-import { LancegateError, storageFull, storageUnavailable, timedOutText } from '../../../kernel/errors.ts';
+import { codeOf, LancegateError, storageFull, storageUnavailable, timedOutText } from '../../../kernel/errors.ts';
 import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { EngineRefusal } from '../../port/refusal.ts';
 import { evaluationRules, filterRules, queryRules, type Rule, rowNames } from './sql-error-rules.ts';
@@ -324,7 +324,7 @@ function storageRefusal(
   internal: { engineCall: EngineCall },
 ): LancegateError | undefined {
   if (unknownShape.test(text)) return undefined;
-  const code = isReadOnly(text, cause) ? 'EROFS' : ((cause as NodeJS.ErrnoException).code ?? '');
+  const code = isReadOnly(text, cause) ? 'EROFS' : (codeOf(cause) ?? '');
   if (fullShape.test(text) || fullCodes.has(code)) return storageFull(cause, internal);
   const why = unavailable[unavailableShape.exec(text)?.[1] ?? code];
   if (why === undefined) return undefined;

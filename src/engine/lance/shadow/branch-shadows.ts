@@ -229,7 +229,7 @@ class LocalShadow implements Shadow {
 
   columns(): Promise<TableColumns> {
     return engineCall('open', async () => {
-      const file = (await (await this.#folder.table()).schema()) as IpcFile;
+      const file = await (await this.#folder.table()).schema();
       return { schema: readSchemaOfIpcFile(file), file };
     });
   }

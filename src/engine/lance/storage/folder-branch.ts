@@ -29,7 +29,7 @@ import type { ObjectStore } from '../store/object-store.ts';
 import type { BranchStorage } from './branch-storage.ts';
 import { versionPage } from './version-page.ts';
 
-export interface FolderBranchParts extends DurableBranch {
+interface FolderBranchParts extends DurableBranch {
   readonly branch: BranchName | undefined;
   readonly fileSync: FileSync;
   readonly writer: FileWriter;

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { copyFile, link, lstat, mkdir, open, readdir, rename, rm, rmdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { codeOf } from '../../../kernel/errors.ts';
 import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
 
 interface FolderStoreParts {
@@ -33,7 +34,7 @@ export class FolderStore implements ObjectStore {
       await this.#write(key, content, link);
       return true;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      if (codeOf(error) !== 'EEXIST') throw error;
       return false;
     }
   }
@@ -87,7 +88,7 @@ export class FolderStore implements ObjectStore {
     try {
       await link(source, target);
     } catch (error) {
-      if (!needsCopy.has((error as NodeJS.ErrnoException).code ?? '')) throw error;
+      if (!needsCopy.has(codeOf(error) ?? '')) throw error;
       await copyFile(source, target, constants.COPYFILE_EXCL);
     }
   }

@@ -19,7 +19,7 @@ export interface GcsRequest {
   readonly isUrlSecret?: boolean;
 }
 
-export interface GcsAnswer {
+interface GcsAnswer {
   readonly status: number;
   readonly headers: Headers;
   readonly body: Buffer;

@@ -1,4 +1,4 @@
-import { LancegateError } from '../../../kernel/errors.ts';
+import { codeOf, LancegateError } from '../../../kernel/errors.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import type { ObjectStore } from './object-store.ts';
 import { StoreOptions } from './store-options.ts';
@@ -51,7 +51,7 @@ async function withClient<Module>(client: string, load: () => Promise<Module>): 
   try {
     return await load();
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const code = codeOf(error);
     if (code !== 'ERR_MODULE_NOT_FOUND' && code !== 'MODULE_NOT_FOUND') throw error;
     const text = `this store needs a package that is not installed: npm install ${client}, where lancegate is installed`;
     throw new StoreUnusable(text, error);
@@ -73,7 +73,7 @@ export async function requireAnswer({ store, prefix }: StorePlace, uri: string):
   }
 }
 
-export const storeUnusable = (uri: string, fault: unknown): StoreUnusable =>
+const storeUnusable = (uri: string, fault: unknown): StoreUnusable =>
   new StoreUnusable(`${uri} cannot be used: ${faultOf(fault)}`, fault);
 
 const racers = 8;
