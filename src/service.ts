@@ -13,7 +13,7 @@ import type { Service, StartParts } from './cli/serve.ts';
 import { makeDataFolder, makeEmptyFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
 import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
-import type { Config } from './config/settings.ts';
+import { type Config, settings } from './config/settings.ts';
 import { Databases } from './endpoint/database.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
 import { openStore } from './engine/lance/store/open-store.ts';
@@ -81,7 +81,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   if (state.replica === undefined) await behind.lookAtAll(); // of replicas the owner of a table looks before it writes
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   opened.defer(() => readers.close());
-  opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: config.transactionsKeptMs }));
+  opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: 30 * 86_400_000 }));
   const certificate = await openCertificate(start);
   const server = await startHttpServer({
     version: parts.version,
@@ -96,7 +96,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     memory: bodyMemory(start),
     ipcLimits: ipcLimits(config),
     conversions: opened.use(new Conversions()),
-    config,
+    config: { ...config, maxJsonBytes: 2 ** 20, addressShare: 0.5, tableShare: config.principalShare },
     logger,
     audit,
     metrics,
@@ -136,7 +136,7 @@ async function openDatabases({ config, logger }: Start, catalog: DatabaseCatalog
 }
 
 const operationLimits = (config: Config) => ({
-  maxWaitingPerTable: config.maxQueuedMerges,
+  maxWaitingPerTable: 512,
   maxOpenDatasets: 512,
   keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
   idempotencyKeptMs: config.idempotencyKeptMs,
@@ -287,10 +287,10 @@ function openReaders({ config, folder, environment, logger, clock, metrics, serv
 }
 
 /** A setting that has gone stops no start before the next release. */
-function nameFormerSettings({ config, logger }: Start): void {
-  const former = { 'engine-index-cache': config.engineIndexCache, 'maintenance-wait': config.maintenanceWait };
-  for (const [setting, value] of Object.entries(former))
-    if (value !== undefined) logger.warn({ setting }, 'a setting is given that does nothing any more');
+function nameFormerSettings({ settings: given, logger }: Start): void {
+  for (const { flag: setting, group } of Object.values(settings))
+    if (group === 'former' && given.some(({ flag, value }) => flag === setting && value !== null))
+      logger.warn({ setting }, 'a setting is given that does nothing any more');
 }
 
 const openSpools = ({ config, folder }: Start): ResultSpools =>
@@ -315,7 +315,7 @@ async function openEngine(start: Start, state: StoredState, readerChanges: Reade
     readerChanges,
     builds: openBuilders(start),
     indexCacheBytes: 16 * 2 ** 20, // what reads an index runs in readers and builders
-    metadataCacheBytes: config.engineMetadataCacheBytes,
+    metadataCacheBytes: 16 * 2 ** 20,
   });
   opened.defer(() => engine.close());
   await engine.requireStorage();

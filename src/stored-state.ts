@@ -130,7 +130,7 @@ export async function openCredentials(config: Config, clock: Clock): Promise<Cre
 const openSession = (config: Config, clock: Clock): Promise<SqlSession> =>
   openPostgresSession(
     { url: config.catalogUrl!, passwordFile: config.catalogPasswordFile },
-    { clock, limits: { maxConnections: config.catalogConnections } },
+    { clock, limits: { maxConnections: 10 } },
   );
 
 const credentialsIn = (session: SqlSession, clock: Clock) => ({

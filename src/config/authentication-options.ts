@@ -67,11 +67,6 @@ export const authenticationOptions = {
     default: 'true',
     doc: 'Refuse answers that name no audience at all. Turn it off only where that server issues tokens for this service alone.',
   }),
-  introspectionCacheMs: withDefault(durationMs(0, 3_600_000), {
-    flag: 'introspection-cache',
-    default: '30s',
-    doc: 'How long an answer of the introspection endpoint is believed; a revoked token lives at most this long.',
-  }),
   policyFile: optional(path, {
     flag: 'policy-file',
     doc: 'Cedar policies that decide who may do what. The service reads the file again when it changes and on SIGHUP. Without it, the scopes `lancegate:read`, `lancegate:write` and `lancegate:admin` decide.',

@@ -1,5 +1,5 @@
 import { connectionsUnder, type Machine } from './fit-defaults.ts';
-import { bodyBytesUnder } from './memory-plan.ts';
+import { bodyBytesUnder, partBytesOf } from './memory-plan.ts';
 import { type Config, type SettingName, settings } from './settings.ts';
 import { MiB, showBytes, showDuration } from './value-types.ts';
 
@@ -97,18 +97,16 @@ function* memoryConflicts(config: Config): Iterable<string> {
 
 /** What is allowed must also find room, or it would be refused for a reason that no setting names. */
 function* shareConflicts(config: Config): Iterable<string> {
-  const share = Math.min(config.principalShare, config.tableShare);
-  const part = Math.floor(config.bodyMemoryBytes * share);
+  const part = Math.floor(partBytesOf(config));
   // For a body of unknown length the service reserves up to 16 MiB, and what decoding takes.
   const leastPartBytes = 32 * MiB;
   if (part < leastPartBytes) {
-    yield `${flag('principalShare')} and ${flag('tableShare')} leave ${showBytes(part)} of ${flag('bodyMemoryBytes')} (${showBytes(config.bodyMemoryBytes)}), and a body needs up to ${showBytes(leastPartBytes)}`;
+    yield `${flag('principalShare')} leaves ${showBytes(part)} of ${flag('bodyMemoryBytes')} (${showBytes(config.bodyMemoryBytes)}), and a body needs up to ${showBytes(leastPartBytes)}`;
     return;
   }
   for (const name of ['maxMergeBytes', 'chunkBytes'] as const) {
     if (config[name] <= part) continue;
-    const shares = `${flag('principalShare')} and ${flag('tableShare')}`;
-    yield `${flag(name)} (${showBytes(config[name])}) is more than the ${showBytes(part)} that ${shares} leave of ${flag('bodyMemoryBytes')}`;
+    yield `${flag(name)} (${showBytes(config[name])}) is more than the ${showBytes(part)} that ${flag('principalShare')} leaves of ${flag('bodyMemoryBytes')}`;
   }
 }
 

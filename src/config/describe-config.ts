@@ -2,7 +2,6 @@ import { environmentFileName, environmentName } from './environment.ts';
 import type { ConfigReading } from './read-config.ts';
 import { type Group, groups, type Setting, type SettingName, settings } from './settings.ts';
 
-const groupNames = Object.keys(groups) as Group[];
 const settingEntries = Object.entries(settings) as [SettingName, Setting][];
 
 export interface EffectiveSetting {
@@ -25,11 +24,15 @@ export const showConfig = (effective: readonly EffectiveSetting[]): string =>
 
 /** docs/configuration.md, whole. */
 export function configurationMarkdown(): string {
-  const parts = groupNames.flatMap((name) => {
-    const ofGroup = Object.values<Setting>(settings).filter(({ group }) => group === name);
-    return [`## ${groups[name]}`, ...ofGroup.map(settingMarkdown)];
-  });
-  return `${[markdownIntroduction, ...parts].join('\n\n')}\n`;
+  const ofGroup = (name: Group) => Object.values<Setting>(settings).filter(({ group }) => group === name);
+  const { former, ...present } = groups;
+  const parts = (Object.keys(present) as Group[]).flatMap((name) => [
+    `## ${groups[name]}`,
+    ...ofGroup(name).map(settingMarkdown),
+  ]);
+  const variables = ofGroup('former').map((setting) => `\`${environmentName(setting)}\``);
+  const end = `This release takes these, and their flags, and warns; the next one refuses them: ${variables.join(', ')}.`;
+  return `${[markdownIntroduction, ...parts, `## ${former}`, end].join('\n\n')}\n`;
 }
 
 const markdownIntroduction = `# Configuration

@@ -8,8 +8,8 @@
 import { type Config, leastMemoryLimitBytes, leastReaderMemoryBytes, type SettingName } from './settings.ts';
 import { MiB } from './value-types.ts';
 
-/** Node, the engine's code and its pages of indexes, what an idle service holds, and what is not collected yet. */
-const ownBytes = 328 * MiB;
+/** Node, the engine's code and its pages of indexes and manifests, what an idle service holds, and what is not collected yet. */
+const ownBytes = 344 * MiB;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several chunks under way. */
 const mergesPerPart = 2;
 
@@ -25,15 +25,14 @@ export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): n
   Math.floor(memoryLimitBytes * principalShare);
 
 /** The bytes of bodies that fit under the limit together with everything else. */
-export const bodyBytesUnder = (config: Config): number => {
-  const { memoryLimitBytes, engineMetadataCacheBytes } = config;
-  const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes) + engineMetadataCacheBytes;
+export const bodyBytesUnder = ({ memoryLimitBytes }: Config): number => {
+  const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes);
   // What a byte of a body takes at the worst while the engine works on it, itself included.
   return Math.max(0, Math.floor((memoryLimitBytes - heldBytes) / 4));
 };
 
-const partBytesOf = ({ bodyMemoryBytes, principalShare, tableShare }: Config): number =>
-  bodyMemoryBytes * Math.min(principalShare, tableShare);
+/** What one principal, or one table, can have. */
+export const partBytesOf = ({ bodyMemoryBytes, principalShare }: Config): number => bodyMemoryBytes * principalShare;
 
 /** The largest record batch of a create, and the largest merge or chunk of a create after decompression. */
 export const decodedBytesUnder = (config: Config): number => {

@@ -59,6 +59,8 @@ type Grouped<Table> = { readonly [Name in keyof Table]: Table[Name] & { readonly
 const inGroup = <Table extends OptionTable>(group: Group, table: Table): Grouped<Table> =>
   Object.fromEntries(Object.entries(table).map(([name, option]) => [name, { ...option, group }])) as Grouped<Table>;
 
+const gone = (flag: string) => optional(text, { flag, doc: 'Does nothing. The next release refuses it.' });
+
 export const settings = {
   ...inGroup('service', {
     dataFolder: withDefault(path, {
@@ -99,11 +101,6 @@ export const settings = {
       flag: 'catalog-password-file',
       doc: 'File with the password of that database, where its URL has none. The service reads it for every new connection.',
     }),
-    catalogConnections: withDefault(integer(2, 1_000), {
-      flag: 'catalog-connections',
-      default: '10',
-      doc: 'Connections that each replica has to that database, at most.',
-    }),
     advertise: optional(httpUrl, {
       flag: 'advertise',
       doc: 'URL at which the other replicas reach this one, without `--base-path`. Without this setting, the address that it listens on.',
@@ -136,11 +133,6 @@ export const settings = {
       default: 'false',
       doc: 'Descriptions of tables ask programs of Lance that write to `--storage-root` themselves (pylance, Spark, `connectNamespace`) to commit through this service (`managed_versioning`): then each commit needs a right, takes its turn and is durable. Such programs cannot create branches then; this service can.',
     }),
-    engineMetadataCacheBytes: withDefault(bytes(0, TiB), {
-      flag: 'engine-metadata-cache',
-      default: '16MiB',
-      doc: 'Memory in which the engine keeps manifests and file metadata.',
-    }),
   }),
   ...inGroup('authentication', authenticationOptions),
   ...inGroup('limits', {
@@ -153,11 +145,6 @@ export const settings = {
       flag: 'chunk-size',
       default: '16MiB',
       doc: 'A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs.',
-    }),
-    maxJsonBytes: withDefault(bytes(KiB, 64 * MiB), {
-      flag: 'max-json-size',
-      default: '1MiB',
-      doc: 'Largest JSON body.',
     }),
     sqlFunctions: optional(listOf(functionName), {
       flag: 'sql-functions',
@@ -180,12 +167,7 @@ export const settings = {
     maxConnections: withDefault(integer(1, 1_000_000), {
       flag: 'max-connections',
       default: '4096',
-      doc: 'Connections at the same time. Beyond it, the service closes the one that has waited longest for a request and accepts the new one; if none waits, it closes the new one. Each is an open file, and the tables need some too: if this is not set and the process may open few (`ulimit -n`), it is less.',
-    }),
-    addressShare: withDefault(percent, {
-      flag: 'address-share',
-      default: '50%',
-      doc: 'Part of `--max-connections` that one address, or one IPv6 network of 64 bits, can have; the service closes further ones. The connections of `--trusted-proxies` are not limited: for each address that they report, the same number limits the requests under way, and further ones get 503. Raise it if all clients come from one address, such as an untrusted proxy or a load generator; 100% means no limit.',
+      doc: 'Connections at the same time. Beyond it, the service closes the one that has waited longest for a request and accepts the new one; if none waits, it closes the new one. One address, or one IPv6 network of 64 bits, can have half of them; of each address that `--trusted-proxies` report, as many requests can be under way. Each is an open file, and the tables need some too: if this is not set and the process may open few (`ulimit -n`), it is less.',
     }),
     maxConcurrentWrites: withDefault(integer(1, 65_536), {
       flag: 'max-concurrent-writes',
@@ -195,17 +177,7 @@ export const settings = {
     principalShare: withDefault(percent, {
       flag: 'principal-share',
       default: '50%',
-      doc: 'Share of `--body-memory`, of `--max-concurrent-writes`, of the readers and of the queries that wait for one that one principal can have, and of `--max-connections` for its requests with a body.',
-    }),
-    tableShare: withDefault(percent, {
-      flag: 'table-share',
-      default: '50%',
-      doc: 'Part of `--body-memory` and `--max-concurrent-writes` that one table can have.',
-    }),
-    maxQueuedMerges: withDefault(integer(1, 65_536), {
-      flag: 'max-queued-merges',
-      default: '512',
-      doc: 'Merges that wait for one table branch; beyond it the answer is 503.',
+      doc: 'Share of `--body-memory` and of `--max-concurrent-writes` that one principal or one table can have. Of the readers, of the queries that wait for one, and of `--max-connections` for its requests with a body, a principal has as much.',
     }),
     readers: withDefault(integer(1, 256), {
       flag: 'readers',
@@ -271,11 +243,6 @@ export const settings = {
       default: '24h',
       doc: 'A request sent again with its `Idempotency-Key` within this time is not applied again and gets the first answer.',
     }),
-    transactionsKeptMs: withDefault(durationMs(1_000, 3_650 * dayMs), {
-      flag: 'transaction-retention',
-      default: '30d',
-      doc: 'What a transaction did can be asked for this long.',
-    }),
     drainTimeoutMs: withDefault(durationMs(0, longestTimerMs), {
       flag: 'drain-timeout',
       default: '30s',
@@ -300,14 +267,16 @@ export const settings = {
     }),
   }),
   ...inGroup('former', {
-    engineIndexCache: optional(text, {
-      flag: 'engine-index-cache',
-      doc: 'The memory of the readers holds indexes, too (`--reader-memory`). The next release refuses this setting.',
-    }),
-    maintenanceWait: optional(text, {
-      flag: 'maintenance-wait',
-      doc: 'A table that only the engine can compact waits until no one writes. The next release refuses this setting.',
-    }),
+    addressShare: gone('address-share'),
+    catalogConnections: gone('catalog-connections'),
+    engineIndexCache: gone('engine-index-cache'),
+    engineMetadataCache: gone('engine-metadata-cache'),
+    introspectionCache: gone('introspection-cache'),
+    maintenanceWait: gone('maintenance-wait'),
+    maxJsonSize: gone('max-json-size'),
+    maxQueuedMerges: gone('max-queued-merges'),
+    tableShare: gone('table-share'),
+    transactionRetention: gone('transaction-retention'),
   }),
 } as const satisfies Readonly<Record<string, Setting>>;
 

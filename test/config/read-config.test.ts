@@ -151,14 +151,11 @@ test('what was set is kept, and only what was not is made to fit under a memory 
   const args = ['--memory-limit=1GiB', '--body-memory=96MiB', '--max-merge-size=40MiB'];
   assert.deepEqual(sizesOf(valuesOf({ args, machineMemoryBytes: 256 * MiB })), [1024, 96, 40, 6]);
   assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=10GiB'] })), [10_240, 1024, 256, 16]);
-  assert.deepEqual(
-    sizesOf(valuesOf({ args: ['--memory-limit=1GiB', '--table-share=100%', '--principal-share=100%'] })),
-    [1024, 154, 77, 16],
-  );
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--memory-limit=1GiB', '--principal-share=100%'] })), [1024, 154, 77, 16]);
 });
 
 test('sizes of bodies follow the part that one principal or table can have (P10)', () => {
-  assert.deepEqual(sizesOf(valuesOf({ args: ['--table-share=10%'] })), [5120, 1024, 51, 12]);
+  assert.deepEqual(sizesOf(valuesOf({ args: ['--principal-share=10%'] })), [5120, 1024, 51, 12]);
 });
 
 test('connections leave files for tables where a process may open few, unless they were set (P7)', () => {
@@ -211,7 +208,7 @@ const refused: readonly (readonly [flag: string, text: string])[] = [
   ['max-merge-size', '3GiB'],
   ['principal-share', '0%'],
   ['principal-share', '101%'],
-  ['table-share', '0.5'],
+  ['principal-share', '0.5'],
   ['max-merge-size', '10 apples'],
   ['drain-timeout', '5'],
   ['drain-timeout', '25d'],
@@ -275,11 +272,8 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
     /^--body-memory \(512MiB\) is more than the 154MiB that --memory-limit \(1GiB\) leaves/,
   ],
   [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 77MiB that/],
-  [
-    ['--table-share=1%'],
-    /^--principal-share and --table-share leave 10737418B of --body-memory \(1GiB\), and a body needs/,
-  ],
-  [['--chunk-size=600MiB'], /^--chunk-size \(600MiB\) is more than the 512MiB that --principal-share and/],
+  [['--principal-share=1%'], /^--principal-share leaves 10737418B of --body-memory \(1GiB\), and a body needs/],
+  [['--chunk-size=600MiB'], /^--chunk-size \(600MiB\) is more than the 512MiB that --principal-share leaves/],
 ];
 for (const [args, problem] of conflicting) {
   test(`${args.join(' ')} contradicts itself`, () => {

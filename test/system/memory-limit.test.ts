@@ -10,7 +10,7 @@ import { type ServiceProcess, serviceOfTest } from '#test/fixtures/service-proce
 const MB = 1e6;
 const limitBytes = 700 * MB;
 /** One principal sends everything here, so that it is the limit that decides and not its share. */
-const flags = ['--memory-limit=700MB', '--principal-share=100%', '--table-share=100%'];
+const flags = ['--memory-limit=700MB', '--principal-share=100%'];
 
 /** Rows of 32 bytes: a key and three numbers. */
 function rowsFrom(firstId: number, count: number): Uint8Array {
