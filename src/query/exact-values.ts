@@ -181,16 +181,22 @@ function floatLosses(expression: CheckedSql, fields: readonly Field[], given: Da
 }
 
 /** Or with infinity in its text. */
-const infiniteByDefinition = /[/%]|inf|\b(?:ln|log|log2|log10|atanh|cot)\b/i;
+export const infiniteByDefinition = /[/%]|inf|\b(?:ln|log|log2|log10|atanh|cot)\b/i;
 
 const infinity = `CAST('inf' AS DOUBLE)`;
 const magnitude = (expression: string): string => `abs(CAST((${expression}) AS DOUBLE))`;
 
 const isBounded = (expression: string): string => `${magnitude(expression)} < ${infinity}`;
 
+/** The columns that an expression computes with. */
+export function inputsOf(expression: CheckedSql, fields: readonly Field[]): readonly Field[] {
+  const names = namesIn(expression);
+  return fields.filter(({ name }) => names.has(name));
+}
+
 /** False where floats are inside of other columns. */
 function finiteInputs(expression: CheckedSql, fields: readonly Field[]): string {
-  const inputs = fields.filter(({ name }) => namesIn(expression).has(name));
+  const inputs = inputsOf(expression, fields);
   if (inputs.some(({ children }) => children.length > 0)) return 'false';
   const floats = inputs.filter(({ type }) => type.kind === 'float');
   return ['true', ...floats.map(({ name }) => `coalesce(${isBounded(quoteSegment(name))}, true)`)].join(' AND ');
@@ -204,6 +210,23 @@ function namesIn(expression: CheckedSql): ReadonlySet<string> {
     if (kind === 'word' || kind === 'name') names.add(kind === 'word' ? written : value);
   }
   return names;
+}
+
+/** The engine reads a number with a point, or beyond the longest integer, as a float, which holds so many digits. */
+const digitsOfFloat = 15;
+const mostInteger = 2n ** 64n - 1n;
+
+/** Whether the engine makes another decimal of a number in the expression. */
+export function hasInexactNumber(expression: CheckedSql): boolean {
+  const tokens = new TokenReader(expression, noLimits);
+  while (tokens.peek().kind !== 'end') {
+    const { kind, written } = tokens.take();
+    const [digits = ''] = written.toLowerCase().split('e');
+    const isInteger = /^\d+$/.test(written) && BigInt(written) <= mostInteger;
+    const counted = digits.replace('.', '').replace(/^0+|0+$/g, '');
+    if (kind === 'number' && !isInteger && counted.length > digitsOfFloat) return true;
+  }
+  return false;
 }
 
 /** undefined where all stays as it is. */

@@ -16,8 +16,15 @@ import type { Snapshot } from '../engine/port/dataset.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import { lossOf, stepsOf, type TypesOfSteps } from './exact-values.ts';
-import { lanceType, rangeCheck } from './number-ranges.ts';
+import {
+  hasInexactNumber,
+  infiniteByDefinition,
+  inputsOf,
+  lossOf,
+  stepsOf,
+  type TypesOfSteps,
+} from './exact-values.ts';
+import { endCheck, lanceType, rangeCheck } from './number-ranges.ts';
 
 type ReadableRows = Pick<Snapshot, 'schema'> & Pick<RowQueries, 'query'>;
 
@@ -49,7 +56,8 @@ async function requireFittingUpdate(rows: ReadableRows, { set, where }: UpdateSt
   const { fields } = await rows.schema();
   const values = set.flatMap(({ column, value: expression, isConstant = false }) => {
     const target = fields.find(({ name }) => name === column);
-    const isOfInterest = target !== undefined && (isLoose(target) || mayLose(expression));
+    if (target !== undefined) requireExactNumbers(target, expression);
+    const isOfInterest = target !== undefined && (isLoose(target, expression) || mayLose(expression));
     return isOfInterest ? [{ column, expression, target, isConstant }] : [];
   });
   const given = await withTypes(rows, values, where);
@@ -63,10 +71,22 @@ async function requireExactColumns(rows: ReadableRows, columns: readonly NewColu
   const values = columns.map(({ name: column, value: expression }) => ({ column, expression }));
   const given = await withTypes(rows, values, undefined);
   checkStorableFields(given.map(({ given: field, column }) => ({ ...field, name: column })));
+  for (const { given: field, column, expression } of given) requireExactNumbers({ ...field, name: column }, expression);
   const targeted = given.map((value) => ({ ...value, target: value.given, isConstant: false }));
   await requireInRange(rows, targeted, undefined);
   await requireExact(rows, targeted, undefined);
 }
+
+/** Text is the one form in which the engine reads all digits of a decimal. */
+function requireExactNumbers(target: Field, expression: CheckedSql): void {
+  if (!holdsDecimals(target) || !hasInexactNumber(expression)) return;
+  throw invalidInput(
+    `column ${target.name}: a number of more than 15 digits has to be written as a text, such as '1.5', to become a decimal with all of them`,
+  );
+}
+
+const holdsDecimals = ({ type, children: [element] }: Field): boolean =>
+  type.kind === 'decimal' || (type.kind.endsWith('list') && element !== undefined && holdsDecimals(element));
 
 /** Neither a column alone nor a constant. */
 const mayLose = (expression: CheckedSql): boolean => /[-+*(]/.test(expression);
@@ -84,8 +104,42 @@ async function requireExact(
   const types = await typesOfSteps(rows, values, where);
   for (const { column, expression, given, target } of values) {
     const loss = lossOf(expression, types, fields, given.type, target.type);
-    if (loss !== undefined && (await isTrueOfRow(rows, loss, where))) throw outOfRangeOf(column);
+    const isLost = loss !== undefined && (await isTrueOfRow(rows, loss, where));
+    if (isLost || (await makesEnds(rows, { column, expression, given }, where))) throw outOfRangeOf(column);
   }
+}
+
+/** Whether there is infinity inside of a list or struct, and in none of the columns that it was computed with. */
+async function makesEnds(
+  rows: ReadableRows,
+  { column, expression, given }: Typed<Expression>,
+  where: CheckedSql | undefined,
+): Promise<boolean> {
+  const isWithin = endCheck(given);
+  if (given.children.length === 0 || isWithin === undefined) return false;
+  if (!mayLose(expression) || infiniteByDefinition.test(expression)) return false;
+  const inputs = inputsOf(expression, (await rows.schema()).fields).filter((field) => endCheck(field) !== undefined);
+  const values = [
+    { column, expression },
+    ...inputs.map(({ name }) => ({ column: name, expression: ownSql(quoteSegment(name)) })),
+  ];
+  const found = await unlessRefused(async () => {
+    for await (const file of rows.query(queryOf(values, where))) {
+      for (const columns of batchesOf(file)) if (isMade(columns, [given, ...inputs])) return true;
+    }
+    return undefined;
+  });
+  return found === true;
+}
+
+/** The first field is that of what was computed. */
+function isMade(columns: ReadonlyMap<string, ColumnData>, fields: readonly Field[]): boolean {
+  const [made, ...inputs] = fields.map((field, i) => endCheck(field)!(columns.get(nameOf(i))!));
+  const { length } = columns.get(nameOf(0))!;
+  for (let row = 0; row < length; row++) {
+    if (!made!(row) && inputs.every((isWithin) => isWithin(row))) return true;
+  }
+  return false;
 }
 
 async function typesOfSteps(
@@ -125,12 +179,12 @@ async function requireFittingCasts(rows: ReadableRows, alterations: readonly Col
   await requireInRange(rows, values, undefined);
 }
 
-/** Into other types the engine converts strictly. */
-const isLoose = ({ type, children }: Field): boolean =>
-  (type.kind === 'float' && type.bitWidth < 64) ||
+/** Into other types the engine converts strictly. The longest float has room for every number in SQL, though not for each in a text. */
+const isLoose = ({ type, children }: Field, expression: CheckedSql): boolean =>
+  (type.kind === 'float' && (type.bitWidth < 64 || !/^-? *[\d.]/.test(expression))) ||
   type.kind === 'time' ||
   type.kind === 'struct' ||
-  children.some(isLoose);
+  children.some((child) => isLoose(child, expression));
 
 /** Without those whose expressions are at fault, or make what no column holds: the engine says why when it runs the step. */
 async function withTypes<Kind extends Expression>(

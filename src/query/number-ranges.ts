@@ -6,13 +6,21 @@ import { columnLayout, type DataType, type Field } from '../arrow/schema/schema.
 type RangeCheck = (data: ColumnData) => (index: number) => boolean;
 
 /** undefined where every value that the engine converts from the one type to the other is in range. */
-export function rangeCheck(given: Field, target: Field): RangeCheck | undefined {
+export const rangeCheck = (given: Field, target: Field): RangeCheck | undefined => checkOf(given, target, rangeOf);
+
+/** Whether no value is one that the engine makes of a float beyond all others; undefined where the type has none. */
+export const endCheck = (field: Field): RangeCheck | undefined => checkOf(field, field, withinEnds);
+
+/** Of the values of single fields. */
+type RangeOf = (given: DataType, target: DataType) => Range | undefined;
+
+function checkOf(given: Field, target: Field, rangeOf: RangeOf): RangeCheck | undefined {
   if (given.dictionary !== undefined || target.dictionary !== undefined) return undefined;
-  if (given.type.kind === 'struct') return structCheck(given, target);
+  if (given.type.kind === 'struct') return structCheck(given, target, rangeOf);
   const [to] = target.children;
   if (isList(target.type) && to !== undefined) {
     // Of a single value the engine makes a list.
-    return isList(given.type) ? listCheck(given, to) : rangeCheck(given, to);
+    return isList(given.type) ? listCheck(given, to, rangeOf) : checkOf(given, to, rangeOf);
   }
   const range = rangeOf(given.type, target.type);
   return range && valueCheck(given, range);
@@ -21,10 +29,10 @@ export function rangeCheck(given: Field, target: Field): RangeCheck | undefined 
 const isList = ({ kind }: DataType): boolean => kind === 'list' || kind === 'large_list' || kind === 'fixed_size_list';
 
 /** Fields of one name belong together. */
-function structCheck(given: Field, target: Field): RangeCheck | undefined {
+function structCheck(given: Field, target: Field, rangeOf: RangeOf): RangeCheck | undefined {
   const checks = given.children.map((child) => {
     const to = target.children.find(({ name }) => name === child.name);
-    return to && rangeCheck(child, to);
+    return to && checkOf(child, to, rangeOf);
   });
   if (checks.every((check) => check === undefined)) return undefined;
   return orNull((data) => {
@@ -33,8 +41,8 @@ function structCheck(given: Field, target: Field): RangeCheck | undefined {
   });
 }
 
-function listCheck({ type, children: [element] }: Field, to: Field): RangeCheck | undefined {
-  const check = element && rangeCheck(element, to);
+function listCheck({ type, children: [element] }: Field, to: Field, rangeOf: RangeOf): RangeCheck | undefined {
+  const check = element && checkOf(element, to, rangeOf);
   const size = type.kind === 'fixed_size_list' ? type.listSize : undefined;
   return (
     check &&
@@ -65,18 +73,32 @@ const beyondHalf = 65_520;
 const secondsPerDay = 86_400;
 const perSecond = { s: 1, ms: 1e3, us: 1e6, ns: 1e9 } as const;
 
-/** Infinity and NaN go with every float. */
+const fits = {
+  16: (value: number) => Math.abs(value) < beyondHalf,
+  32: (value: number) => Number.isFinite(Math.fround(value)),
+  64: Number.isFinite,
+} as const;
+
+/** Infinity and NaN go with every float; of a text in digits only what the float can hold. */
 function rangeOf(given: DataType, target: DataType): Range | undefined {
   if (target.kind === 'time') {
     if (given.kind !== 'int' && given.kind !== 'time' && !isText(given)) return undefined;
     const end = secondsPerDay * perSecond[given.kind === 'time' ? given.unit : target.unit];
     return (value) => Number.isNaN(value) || (value >= 0 && value < end);
   }
-  if (target.kind !== 'float' || target.bitWidth === 64) return undefined;
-  if (given.kind === 'float' && given.bitWidth <= target.bitWidth) return undefined;
-  return target.bitWidth === 16
-    ? (value) => !Number.isFinite(value) || Math.abs(value) < beyondHalf
-    : (value) => !Number.isFinite(value) || Number.isFinite(Math.fround(value));
+  if (target.kind !== 'float') return undefined;
+  const isInRange = fits[target.bitWidth];
+  if (isText(given)) return (value) => Number.isNaN(value) || isInRange(value);
+  if (target.bitWidth === 64 || (given.kind === 'float' && given.bitWidth <= target.bitWidth)) return undefined;
+  return (value) => !Number.isFinite(value) || isInRange(value);
+}
+
+/** Rounded, the last time that there is. */
+const lastTime = 2 ** 63;
+
+function withinEnds({ kind }: DataType): Range | undefined {
+  if (kind === 'float') return (value) => Math.abs(value) !== Number.POSITIVE_INFINITY;
+  return kind === 'timestamp' ? (value) => Math.abs(value) !== lastTime : undefined;
 }
 
 function valueCheck(field: Field, isInRange: Range): RangeCheck | undefined {
@@ -96,7 +118,7 @@ function numbersOf(field: Field): ((data: ColumnData) => (index: number) => numb
     case 'large_utf8':
       return textNumbers;
     case 'float':
-      return views(type.bitWidth === 32 ? Float32Array : Float64Array);
+      return type.bitWidth === 16 ? halfNumbers : views(type.bitWidth === 32 ? Float32Array : Float64Array);
     case 'decimal':
       return decimalNumbers(type.bitWidth / 64, 10 ** type.scale);
     case 'int':
@@ -127,6 +149,12 @@ const views = (View: View) => (data: ColumnData) => {
   return (index: number): number => Number(values[index]);
 };
 
+/** Only whether it is infinite counts of a float of 16 bits. */
+const halfNumbers = (data: ColumnData) => {
+  const values = viewOf(Uint16Array, data);
+  return (index: number): number => ((Number(values[index]) & 0x7fff) === 0x7c00 ? Number.POSITIVE_INFINITY : 0);
+};
+
 const decimalNumbers = (words: number, divisor: number) => (data: ColumnData) => {
   const lower = viewOf(BigUint64Array, data);
   const upper = viewOf(BigInt64Array, data);
@@ -143,7 +171,7 @@ const textNumbers = ({ bytes, offsets }: ColumnData) => {
   return (index: number): number => {
     const text = texts.toString('latin1', offsets[index], offsets[index + 1]);
     if (!/^[+-]?[\d.]/.test(text)) return Number.NaN;
-    return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, Number(text)));
+    return Number(text);
   };
 };
 

@@ -264,6 +264,78 @@ test('a float that becomes infinite is refused, except where its definition says
   refused(await service.post('/v1/table/t/add_columns', added), 400, 13, /column late: a number is out of the range/);
 });
 
+test('a float that becomes infinite inside of a list or struct, or that a text is too large for, is refused', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  const floats = new List(item(new Float64()));
+  const rows = {
+    id: [1, 2],
+    big: vectorFromArray([1e300, null], new Float64()),
+    single: vectorFromArray([3e38, null], new Float32()),
+    text: twice('1e400', new Utf8()),
+    list: vectorFromArray([[1], [Number.POSITIVE_INFINITY]], floats),
+    vector: twice([1, 2], vectorOf(new Float32())),
+    halves: twice([1, 2], vectorOf(new Float16())),
+    pair: twice({ x: 1 }, new Struct([new Field('x', new Float64(), true)])),
+    moment: twice({ at: 0 }, new Struct([new Field('at', new TimestampNanosecond(), true)])),
+  };
+  succeeded(await service.post('/v1/table/t/create', stream(rows)));
+  const set = (column: string, expression: string, predicate = 'id = 1') =>
+    service.post('/v1/table/t/update', { predicate, updates: [[column, expression]] });
+  const beyond = [
+    ['list', 'make_array(big * big)'],
+    ['list', 'array_append(list, big * 1e300)'],
+    ['list', "['1', '1e400']"],
+    ['vector', 'make_array(single * 10, 1)'],
+    ['halves', 'make_array(single * single, 1)'],
+    ['pair', "named_struct('x', big * 1e300)"],
+    ['pair', "named_struct('x', text)"],
+    ['moment', "named_struct('at', to_timestamp(big))"],
+    ['big', "'-1e400'"],
+    ['big', 'text'],
+  ] as const;
+  for (const [column, expression] of beyond) {
+    refused(await set(column, expression), 400, 13, new RegExp(`column ${column}: a number is out of the range`));
+  }
+  const add = (expression: string) =>
+    service.post('/v1/table/t/add_columns', { new_columns: [{ name: 'late', expression }] });
+  for (const expression of ['make_array(single * single)', "named_struct('s', named_struct('x', big * big))"]) {
+    refused(await add(expression), 400, 13, /column late: a number is out of the range/);
+  }
+  succeeded(await set('list', 'array_append(list, 2.5 * 2)', 'true'));
+  for (const expression of ['make_array(big / 0)', "['inf']"]) succeeded(await set('list', expression));
+  succeeded(await set('big', "'1.7e308'"));
+  succeeded(await set('pair', "named_struct('x', big - 1.0)"));
+});
+
+test('a number of which a decimal would not get all digits is refused, unless it is a text', async (t) => {
+  const service = await startCheckedService((clean) => t.after(clean));
+  succeeded(
+    await service.post('/v1/table/t/create', stream({ id: [1], double: vectorFromArray([1.5], new Float64()) })),
+  );
+  const add = (name: string, expression: string) =>
+    service.post('/v1/table/t/add_columns', { new_columns: [{ name, expression }] });
+  succeeded(await add('d', "arrow_cast('0', 'Decimal128(38, 5)')"));
+  const set = (value: string, column = 'd') => service.post('/v1/table/t/update', { updates: [[column, value]] });
+  const digits = '12345678901234567890123';
+  for (const value of [digits, `-${digits}`, '99999999999.99999', '1234567890123456e7']) {
+    refused(await set(value), 400, 13, /^column d: a number of more than 15 digits/);
+  }
+  refused(await add('e', `CAST(${digits} AS DECIMAL(38, 0))`), 400, 13, /^column e: .* 15 digits/);
+  for (const [value, stored] of [
+    [`'${digits}.5'`, `${digits}.50000`],
+    ['18446744073709551615', '18446744073709551615.00000'],
+    ['0.100000000000000000', '0.10000'],
+    ['-1234567890.12345', '-1234567890.12345'],
+  ] as const) {
+    succeeded(await set(value));
+    const { body } = await service.post<number>('/v1/table/t/count_rows', {
+      predicate: `CAST(d AS STRING) = '${stored}'`,
+    });
+    assert.equal(body, 1, value);
+  }
+  succeeded(await set(digits, 'double'));
+});
+
 test('decimals with more digits than their type are refused', async (t) => {
   const service = await startCheckedService((clean) => t.after(clean));
   succeeded(await service.post('/v1/table/t/create', stream({ id: [6, 1] })));
