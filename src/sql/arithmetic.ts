@@ -34,10 +34,8 @@ const additive: ReadonlySet<string> = new Set(['+', '-']);
 const multiplicative: ReadonlySet<string> = new Set(['*', '/', '%']);
 /** Of any other rank among the signs: what stands beside them is not taken apart. */
 const ofOtherRank: ReadonlySet<string> = new Set(['||', '<<', '>>', '&', '|', '^']);
-const separatingWords: ReadonlySet<string> = new Set(
-  `AND AS AT BETWEEN BOTH DISTINCT ELSE ESCAPE FOR FROM ILIKE IN IS LEADING LIKE NOT OR PLACING THEN TIME TRAILING WHEN
-  ZONE`.split(/\s+/),
-);
+/** No column where a value should come: behind an operand every word is none. Other keywords can be columns, such as `time` and `end`. */
+const separatingWords: ReadonlySet<string> = new Set(['BETWEEN', 'ILIKE', 'IN', 'LIKE', 'NOT', 'WHEN']);
 const closing: ReadonlySet<string> = new Set([')', ']']);
 
 class ArithmeticReader {
@@ -55,7 +53,7 @@ class ArithmeticReader {
       parts.push(...joinedItems(run));
       run = [];
     };
-    for (let next = this.#sql.peek(); !endsLevel(next); next = this.#sql.peek()) {
+    for (let next = this.#sql.peek(); !endsLevel(next, run.at(-1)); next = this.#sql.peek()) {
       if (isArithmetic(next)) run.push({ sign: this.#sql.take().value });
       else if (isSeparator(next, run.at(-1))) {
         endRun();
@@ -97,8 +95,12 @@ class ArithmeticReader {
 
 const words = (...parts: readonly (string | Computation)[]): Computation => ({ kind: 'words', parts });
 
-const endsLevel = ({ kind, value }: Token): boolean =>
-  kind === 'end' || (kind === 'symbol' && closing.has(value)) || (kind === 'word' && value === 'END');
+const isOperand = (item: Item | undefined): boolean => item !== undefined && 'operand' in item;
+
+const endsLevel = ({ kind, value }: Token, before: Item | undefined): boolean =>
+  kind === 'end' ||
+  (kind === 'symbol' && closing.has(value)) ||
+  (kind === 'word' && value === 'END' && isOperand(before));
 
 const isArithmetic = ({ kind, value }: Token): boolean =>
   kind === 'symbol' && (additive.has(value) || multiplicative.has(value) || ofOtherRank.has(value));
@@ -107,7 +109,7 @@ const isArithmetic = ({ kind, value }: Token): boolean =>
 const isSeparator = ({ kind, value }: Token, before: Item | undefined): boolean =>
   (kind === 'word' && separatingWords.has(value)) ||
   (kind === 'symbol' && value !== '(' && value !== '[') ||
-  (before !== undefined && 'operand' in before);
+  isOperand(before);
 
 /** Products bind tighter than sums, and the first of equals first. */
 function joinedItems(items: readonly Item[]): readonly (string | Computation)[] {

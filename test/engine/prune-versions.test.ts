@@ -135,6 +135,22 @@ describe('removing old versions without room to write (P8)', () => {
     assert.deepEqual(await readAll(folder), before);
   });
 
+  test('leaves what a branch of a branch reads, whose parents stay while it is there', async (t) => {
+    const { folder, dataset } = await oldTable(t);
+    const child = 'c' as BranchName;
+    await dataset.createBranch(branch, { branch: undefined, version: 6 });
+    const onBranch = await engineIn(folder).open({ location, branch });
+    t.after(() => onBranch.close());
+    await onBranch.merge(upsertOn('id'), rows(1_000, 5), undefined);
+    await dataset.createBranch(child, { branch, version: undefined });
+    await assert.rejects(dataset.deleteBranch(branch), /other branches that start from it/);
+    await onBranch.merge(upsertOn('id'), rows(0, 200), undefined);
+    for (const each of [dataset, onBranch]) {
+      await each.prune({ supersededBeforeMs: future, keptFromVersion: await each.version() });
+    }
+    assert.deepEqual([...(await readAll(folder, child)).values()], [145]);
+  });
+
   test('leaves alone what no manifest names, which may be about to be committed', async (t) => {
     const { datasetPath, dataset } = await oldTable(t);
     const own = join(datasetPath, 'data', readdirSync(join(datasetPath, 'data'))[0] ?? '');

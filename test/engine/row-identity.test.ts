@@ -7,6 +7,7 @@ import { connect } from '@lancedb/lancedb';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import type { Location } from '#src/kernel/ids.ts';
 import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { encodeNumbers } from '#src/lance-format/manifest/number-sequence.ts';
 import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
 import { FragmentIdentities, requireIdentities } from '#src/lance-format/manifest/row-identity.ts';
 import * as messages from '#src/lance-format/messages.ts';
@@ -27,6 +28,8 @@ const ofTwoBytes = (base: number, ...offsets: readonly number[]) =>
   encode(messages.numberArrays, {
     ofTwoBytes: encode(messages.numberArray, { base, offsets: Buffer.from(Uint16Array.from(offsets).buffer) }),
   });
+const ofFourBytes = (offsets: Buffer) =>
+  encode(messages.numberArrays, { ofFourBytes: encode(messages.numberArray, { offsets }) });
 const withRest = (start: number, end: number, rest: Uint8Array) => encode(messages.rangeSegment, { start, end, rest });
 
 describe('ids of rows', () => {
@@ -97,19 +100,61 @@ describe('ids of rows', () => {
     }
   });
 
+  test('are read as they were written, whatever lies between them', () => {
+    for (const between of [2 ** 16 - 1, 2 ** 16, 2 ** 32 - 1, 2 ** 32, 2 ** 45]) {
+      for (const ids of [
+        [3, 3 + between],
+        [3 + between, 3],
+      ]) {
+        const rows = new FragmentIdentities(fragmentOf(2, encodeNumbers(ids)));
+        assert.deepEqual([rows.at(0).id, rows.at(1).id], ids);
+      }
+    }
+  });
+
+  test('beyond those that are exact are not read as others (P1)', () => {
+    const offsets = Buffer.alloc(8, 255);
+    const ofEightBytes = encode(messages.numberArray, { offsets });
+    const ids = sequence({ array: encode(messages.numberArrays, { ofEightBytes }) });
+    assert.throws(() => new FragmentIdentities(fragmentOf(1, ids)).at(0), { name: 'MalformedFile' });
+  });
+
+  test('have versions for as many rows, or none, and then count as being from the first (P1, P12)', () => {
+    const rowIds = sequence({ range: range(0, 3) });
+    const versions = (count: number) => {
+      const span = encode(messages.segment, { range: range(0, count) });
+      return encode(messages.rowVersions, { runs: [encode(messages.rowVersionRun, { span, version: 5 })] });
+    };
+    const withVersions = (created: number, updated: number) =>
+      encode(messages.fragment, {
+        ...{ physicalRows: 3, rowIds },
+        ...{ createdAtVersions: versions(created), updatedAtVersions: versions(updated) },
+      });
+    requireIdentities(withVersions(3, 3), 10);
+    for (const [created, updated] of [[2, 3] as const, [3, 2] as const, [3, 4] as const]) {
+      assert.throws(() => requireIdentities(withVersions(created, updated), 10), { name: 'MalformedFile' });
+    }
+    assert.deepEqual(new FragmentIdentities(withVersions(3, 3)).at(1), { id: 1, createdAt: 5 });
+    assert.deepEqual(new FragmentIdentities(fragmentOf(3, rowIds)).at(1), { id: 1, createdAt: 1 });
+  });
+
   const damaged: Readonly<Record<string, Uint8Array>> = {
     'fewer than there are rows': sequence({ range: range(0, 2) }),
-    'more than there are rows': sequence({ range: range(0, 2 ** 52) }),
+    'more than there are rows': sequence({ range: range(0, 4) }),
+    'many more than there are rows': sequence({ range: range(0, 2 ** 52) }),
     'a range that ends before it begins': sequence({ range: range(9, 6) }, { range: range(0, 6) }),
     'no kind of segment': sequence({}, { range: range(0, 3) }),
     'a bitmap that is too short': sequence({ rangeWithBitmap: withRest(0, 9, Buffer.of(7)) }),
     'a bitmap with bits past its range': sequence({ rangeWithBitmap: withRest(0, 3, Buffer.of(0b1110)) }),
+    'a bitmap that is too long': sequence({ rangeWithBitmap: withRest(0, 9, Buffer.of(7, 0, 0)) }),
     'holes outside the range': sequence({ rangeWithHoles: withRest(0, 4, ofTwoBytes(4, 0)) }),
     'holes out of order': sequence({ rangeWithHoles: withRest(0, 5, ofTwoBytes(0, 2, 1)) }),
+    'a hole that comes twice': sequence({ rangeWithHoles: withRest(0, 5, ofTwoBytes(0, 2, 2)) }),
+    'holes that end early': sequence({
+      rangeWithHoles: withRest(0, 4, ofFourBytes(Buffer.of(1, 0, 0, 0, 1))),
+    }),
     'an array that ends early': sequence({
-      array: encode(messages.numberArrays, {
-        ofFourBytes: encode(messages.numberArray, { offsets: Buffer.alloc(13) }),
-      }),
+      array: ofFourBytes(Buffer.alloc(13)),
     }),
     'a number beyond those that are exact': sequence({
       array: encode(messages.numberArrays, {

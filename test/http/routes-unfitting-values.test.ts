@@ -165,6 +165,8 @@ test('a sum of integers beyond their type is refused, and does not begin again a
     small: vectorFromArray([127, null], new Int8()),
     most: vectorFromArray([2n ** 63n - 1n, 5n], new Int64()),
     least: vectorFromArray([0n, 7n], new Uint64()),
+    time: vectorFromArray([2n ** 62n, 1n], new Int64()),
+    end: vectorFromArray([2n ** 62n, 1n], new Int64()),
     list: vectorFromArray([[2n ** 62n], [1n]], new List(item(new Int64()))),
     pair: vectorFromArray([{ a: 1n }, { a: null }], new Struct([new Field('a', new Int64(), true)])),
   };
@@ -185,6 +187,9 @@ test('a sum of integers beyond their type is refused, and does not begin again a
     ['most', 'CAST(most AS BIGINT) + CAST(most AS BIGINT)'],
     ['most', 'coalesce(CASE WHEN most > 5 THEN most + 1 ELSE most END)'],
     ['most', '1 + small'],
+    ['time', 'time * 1000'],
+    ['most', '2 * end'],
+    ['most', 'coalesce(CASE WHEN id = 1 THEN time ELSE end END) * 2'],
     ['least', 'least - 1'],
     ['most', '(most + 1) / 2'],
     ['most', '(most + 1) % 7'],

@@ -144,6 +144,12 @@ const changes: readonly ((drawn: Drawn) => readonly [operation: string, body: Bu
     const deletes = `when_not_matched_by_source_delete_filt=${encodeURIComponent('id < 5')}`;
     return merging(drawn, `${updates}&${inserts}&when_not_matched_by_source_delete=true&${deletes}`);
   },
+  (drawn) => {
+    const { table, value, isWhole } = drawn;
+    const keys = drawn.keys.map((key) => value + key);
+    for (const id of keys) write(drawn, id);
+    return ['insert', table.source(keys, value, isWhole)];
+  },
   ({ keys, rows }) => {
     for (const id of keys) rows.delete(id);
     return ['delete', { predicate: `id IN (${keys.join(', ')})` }];
