@@ -31,7 +31,7 @@ import * as owners from './queries/owners.ts';
 import * as sharedRoot from './queries/shared-root.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
-import type { OwnedNames, OwnerCatalog, ReplicaCatalog, SharedCatalog } from './replica-port.ts';
+import type { OwnedNames, OwnerCatalog, SharedCatalog } from './replica-port.ts';
 
 /**
  * What an SQL engine owes the catalog. The queries check, then write; they are right only because transactions are
@@ -271,20 +271,16 @@ export function sharedCatalog(
   const catalog = sqlCatalog(session, newId, (db, refs) => owners.requireOwned(db, engine, names, refs));
   return {
     ...catalog,
-    ...replicaCatalog(session, engine),
+    // Single statements that may be repeated, and that take no part in the conflicts of transactions.
+    renewLease: (lease) => session.read((db) => owners.renewLease(db, engine, lease)),
+    endLease: (replica) => session.read((db) => owners.endLease(db, replica)),
+    liveReplicas: () => session.read((db) => owners.liveReplicas(db, engine)),
+    forgetEndedReplicas: () => session.read((db) => owners.forgetEndedReplicas(db, engine)),
     ...ownerCatalog(session, engine),
     agreeOnRoot: (first) => session.read((db) => sharedRoot.agreeOnRoot(db, first)),
     moveRoot: (move) => session.transact((db) => sharedRoot.moveRoot(db, engine, move)),
   };
 }
-
-/** Single statements that may be repeated, and that take no part in the conflicts of transactions. */
-const replicaCatalog = (session: SqlSession, engine: owners.OwnerSql): ReplicaCatalog => ({
-  renewLease: (lease) => session.read((db) => owners.renewLease(db, engine, lease)),
-  endLease: (replica) => session.read((db) => owners.endLease(db, replica)),
-  liveReplicas: () => session.read((db) => owners.liveReplicas(db, engine)),
-  forgetEndedReplicas: () => session.read((db) => owners.forgetEndedReplicas(db, engine)),
-});
 
 const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalog => ({
   findOwner: (ref) => session.read((db) => owners.findOwner(db, engine, ref)),

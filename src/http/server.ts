@@ -22,7 +22,7 @@ import { renderError } from './error-renderer.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestPipeline } from './pipeline.ts';
 import { mostHeaders, requestIdFrom } from './request-head.ts';
-import { type PublicFile, publicFiles } from './routes/documents.ts';
+import { publicFiles } from './routes/documents.ts';
 import { metricsRoute } from './routes/operators/metrics.ts';
 
 export interface HttpServer {
@@ -79,7 +79,12 @@ function createHttpServer(deps: HttpDeps) {
   const outermost = metricsRoute(deps.metrics);
   for (const route of [outermost, ...routes]) addRoute(app, route);
   const files = publicFiles(deps.routes, deps.config.basePath, deps.version);
-  for (const file of files) addFile(app, file);
+  // As the health checks, without a credential.
+  for (const file of files)
+    app.get(file.path, async ({ context }) => {
+      for (const [name, value] of Object.entries(file.headers)) context.setHeader(name, value);
+      return context.answer(await file.answer());
+    });
   refuseUnrouted(app, [...healthRoutes, outermost, ...files, ...routes]);
   const stopListening = (): void => {
     // Node's own method would close the idle connections too, on which a request may be on its way.
@@ -154,14 +159,6 @@ function addRoute(app: FastifyInstance, route: Route): void {
   });
 }
 
-/** As the health checks, without a credential. */
-function addFile(app: FastifyInstance, { path, headers, answer }: PublicFile): void {
-  app.get(path, async ({ context }) => {
-    for (const [name, value] of Object.entries(headers)) context.setHeader(name, value);
-    return context.answer(await answer());
-  });
-}
-
 /**
  * A request with the right path and the wrong method gets the right methods (RFC 9110, 15.5.6). It needs no credential, as with
  * an unknown path: the specification lists the routes, and the answer says nothing of what is stored.
@@ -210,16 +207,14 @@ interface ParserError extends NodeJS.ErrnoException {
   readonly reason?: string;
 }
 
-const headTooLarge = (cause: unknown): LancegateError =>
-  new LancegateError(
-    'HeadTooLarge',
-    'the request line and the headers can have 80 KiB together; a merge can send its conditions in the body, as docs/protocol.md says',
-    { cause },
-  );
-
 /** What Node's parser refuses. */
 function refusalOf(error: ParserError): LancegateError {
-  if (error.code === 'HPE_HEADER_OVERFLOW') return headTooLarge(error);
+  if (error.code === 'HPE_HEADER_OVERFLOW')
+    return new LancegateError(
+      'HeadTooLarge',
+      'the request line and the headers can have 80 KiB together; a merge can send its conditions in the body, as docs/protocol.md says',
+      { cause: error },
+    );
   if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') return invalidInput('the request did not arrive in time', error);
   return invalidInput(['the request is not valid HTTP/1.1', error.reason].filter((text) => text).join(': '), error);
 }

@@ -211,7 +211,10 @@ export class Idempotency {
       return await this.#unlessAnsweredElsewhere(keyed, scope.signal, async () => {
         const answer = { result: await work(answered) };
         if (isRecorded) return answer;
-        await this.#catalog.recordTransactions([], [keyedAnswer(request, answer)]).catch(doneUnrecorded);
+        await this.#catalog.recordTransactions([], [keyedAnswer(request, answer)]).catch((cause: unknown) => {
+          const message = 'what the request asked for was done, and its answer could not be recorded';
+          throw new LancegateError('Internal', message, { cause });
+        });
         return answer;
       });
     });
@@ -279,7 +282,11 @@ export class Idempotency {
     }
     if (known.requestDigest !== keyed.requestDigest) throw otherContent('parameters');
     if (known.bodyDigest !== (await keyed.request()).bodyDigest) throw otherContent('body');
-    if (!('answer' in known)) throw outcomeUnknown();
+    if (!('answer' in known))
+      throw new LancegateError(
+        'OutcomeUnknown',
+        'the first request with this Idempotency-Key was interrupted while it committed, and whether its rows are in the table is not known; it was not applied again',
+      );
     return JSON.parse(known.answer) as Result;
   }
 
@@ -373,16 +380,4 @@ const otherContent = (what: 'parameters' | 'body'): LancegateError =>
     what === 'body'
       ? 'idempotency-key: the key was used before with another body'
       : 'idempotency-key: the key was used before for another operation, table or parameters',
-  );
-
-function doneUnrecorded(cause: unknown): never {
-  throw new LancegateError('Internal', 'what the request asked for was done, and its answer could not be recorded', {
-    cause,
-  });
-}
-
-const outcomeUnknown = (): LancegateError =>
-  new LancegateError(
-    'OutcomeUnknown',
-    'the first request with this Idempotency-Key was interrupted while it committed, and whether its rows are in the table is not known; it was not applied again',
   );

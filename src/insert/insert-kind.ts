@@ -98,7 +98,11 @@ class InsertBatch implements WriteBatch {
     staged: StagedSource,
     columns: readonly Projection[],
   ): Promise<void> {
-    if (!shadow.isPrivate || mode === 'overwrite') throw tooLargeForTable();
+    if (!shadow.isPrivate || mode === 'overwrite')
+      throw new LancegateError(
+        'BodyTooLarge',
+        'this table can only take an insert that fits one chunk: the engine alone commits to it; send fewer rows at a time',
+      );
     const limits = () => ({ timeoutMs: longestTime(this.#requests), principal: undefined });
     for await (const file of staged.select(columns, limits())) {
       await shadow.change({ kind: 'append', rows: 0 }, file, limits());
@@ -137,9 +141,3 @@ class InsertBatch implements WriteBatch {
 /** Those of a staged append, which the table may have more of by now. */
 const columnsOf = ([request]: readonly InsertRequest[]): readonly Projection[] =>
   (request?.fit?.checked.fields ?? []).map(({ name }) => ({ name, expression: formatFieldPath({ segments: [name] }) }));
-
-const tooLargeForTable = (): LancegateError =>
-  new LancegateError(
-    'BodyTooLarge',
-    'this table can only take an insert that fits one chunk: the engine alone commits to it; send fewer rows at a time',
-  );

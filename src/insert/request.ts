@@ -154,7 +154,12 @@ class InsertRows {
   ): Promise<InsertRowsResult> {
     const dataset = await this.#deps.datasets.lastSeen(created.location, undefined);
     const columns = await columnsFor(command, chunk.schema, dataset);
-    if (columns === undefined || needsWhole(chunk.schema, columns)) throw createdMeanwhile(created);
+    if (columns === undefined || needsWhole(chunk.schema, columns))
+      throw new LancegateError(
+        'ConcurrentModification',
+        `table '${showTable(created.ref)}' was created while the body arrived; nothing was written`,
+        { retryAfterSeconds: 1 },
+      );
     return this.#submit(created, command, { ...inMemory(chunk), columns }, scope, keyed);
   }
 
@@ -246,10 +251,3 @@ async function begin(chunks: AsyncGenerator<IpcChunk, void, void>): Promise<Arri
     },
   };
 }
-
-const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
-  new LancegateError(
-    'ConcurrentModification',
-    `table '${showTable(ref)}' was created while the body arrived; nothing was written`,
-    { retryAfterSeconds: 1 },
-  );

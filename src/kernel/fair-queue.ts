@@ -122,7 +122,11 @@ export class FairQueue {
       if (!isHeld) return;
       isHeld = false;
       this.#running -= 1;
-      for (const name of holders) this.#giveBack(name);
+      for (const name of holders) {
+        const held = this.#heldBy(name) - 1;
+        if (held === 0) this.#held.delete(name);
+        else this.#held.set(name, held);
+      }
       this.#grant();
     };
   }
@@ -162,12 +166,6 @@ export class FairQueue {
 
   #heldBy(name: string): number {
     return this.#held.get(name) ?? 0;
-  }
-
-  #giveBack(name: string): void {
-    const held = this.#heldBy(name) - 1;
-    if (held === 0) this.#held.delete(name);
-    else this.#held.set(name, held);
   }
 }
 

@@ -153,19 +153,15 @@ export class MaintenanceScheduler implements CommitObserver {
     if (this.#cancelCheck !== undefined || this.#stopping.signal.aborted) return;
     this.#cancelCheck = this.#deps.clock.schedule(1_000, () => {
       this.#cancelCheck = undefined;
-      this.#forgetQuiet();
+      // A branch without commits is forgotten some time after its last version could be removed.
+      const longMs = 2 * this.#deps.policy.retentionMs + quietMs;
+      for (const [key, watch] of this.#watched) {
+        const isQuiet = watch.ages.quietForMs(this.#nowMs) > longMs;
+        if (isQuiet && !watch.isDue(this.#nowMs, true)) this.#watched.delete(key);
+      }
       if (this.#watched.size > 0) this.#checkLater();
       void this.#run();
     });
-  }
-
-  /** A branch without commits is forgotten some time after its last version could be removed. */
-  #forgetQuiet(): void {
-    const longMs = 2 * this.#deps.policy.retentionMs + quietMs;
-    for (const [key, watch] of this.#watched) {
-      const isQuiet = watch.ages.quietForMs(this.#nowMs) > longMs;
-      if (isQuiet && !watch.isDue(this.#nowMs, true)) this.#watched.delete(key);
-    }
   }
 
   /** Runs jobs until no branch is due; a branch that becomes due during a job is seen too. Never rejects. */

@@ -230,7 +230,11 @@ export class BodyAccount {
 
   #requirePossible(bytes: number): void {
     const most = this.#quota.largestFor(this.#holders);
-    if (bytes > most) throw neverFits(bytes, most);
+    if (bytes > most)
+      throw new LancegateError(
+        'BodyTooLarge',
+        `the body takes ${bytes} bytes of memory, and one client or table can have ${most} here; send it in smaller parts`,
+      );
   }
 }
 
@@ -241,9 +245,3 @@ export function bufferBytesFor(leastBytes: number): number {
   const step = 2 ** Math.floor(Math.log2(leastBytes)) / 8;
   return Math.ceil(leastBytes / step) * step;
 }
-
-const neverFits = (bytes: number, most: number): LancegateError =>
-  new LancegateError(
-    'BodyTooLarge',
-    `the body takes ${bytes} bytes of memory, and one client or table can have ${most} here; send it in smaller parts`,
-  );

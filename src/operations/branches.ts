@@ -52,7 +52,11 @@ export const createBranch =
       if (fromBranch !== undefined && !branches.some((branch) => branch.name === fromBranch)) {
         throw new LancegateError('TableBranchNotFound', `table '${showTable(table)}' has no branch '${fromBranch}'`);
       }
-      if (branches.some((branch) => liesInFilesOf(name, branch.name))) throw branchInTheWay(name);
+      if (branches.some((branch) => liesInFilesOf(name, branch.name)))
+        throw new LancegateError(
+          'InvalidTableState',
+          `branch '${name}' cannot be made: another program has made a branch whose files lie where those of this one would`,
+        );
       const parent = fromBranch === undefined ? dataset : await access.latest(record, fromBranch);
       await recoveryMarks.requireNotBehind(record, fromBranch, parent);
       // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
@@ -94,16 +98,14 @@ async function undoHalf(
   throw error;
 }
 
-const branchInTheWay = (name: BranchName): LancegateError =>
-  new LancegateError(
-    'InvalidTableState',
-    `branch '${name}' cannot be made: another program has made a branch whose files lie where those of this one would`,
-  );
-
 export const deleteBranch =
   ({ access, locks, datasets, recoveryMarks }: Pick<Deps, 'access' | 'locks' | 'datasets' | 'recoveryMarks'>) =>
   async ({ table, name }: { table: TableRef; name: BranchName }): Promise<void> => {
-    if (isBelowMain(name)) throw tableWouldGo(name);
+    if (isBelowMain(name))
+      throw new LancegateError(
+        'InvalidTableState',
+        `branch '${name}' was not deleted: Lance would delete the whole table with a branch whose name begins with "main/"`,
+      );
     const record = await access.findCreated(table);
     const leave = await locks.lockExclusive(table, neverAborts);
     try {
@@ -111,7 +113,11 @@ export const deleteBranch =
       // Only other programs make branches of such names. The engine removes the whole folder, with what else lies in it.
       if (hasFolderOfDataset(name)) {
         const branches = await dataset.listBranches();
-        if (branches.some((other) => liesInFilesOf(other.name, name))) throw amongOthersFiles(name);
+        if (branches.some((other) => liesInFilesOf(other.name, name)))
+          throw new LancegateError(
+            'InvalidTableState',
+            `branch '${name}' was not deleted: its folder holds files of another branch, which would be lost`,
+          );
       }
       datasets.forget(record.location);
       await dataset.deleteBranch(name, () => recoveryMarks.confirm(table));
@@ -120,18 +126,6 @@ export const deleteBranch =
       leave();
     }
   };
-
-const amongOthersFiles = (name: BranchName): LancegateError =>
-  new LancegateError(
-    'InvalidTableState',
-    `branch '${name}' was not deleted: its folder holds files of another branch, which would be lost`,
-  );
-
-const tableWouldGo = (name: BranchName): LancegateError =>
-  new LancegateError(
-    'InvalidTableState',
-    `branch '${name}' was not deleted: Lance would delete the whole table with a branch whose name begins with "main/"`,
-  );
 
 interface ListBranchesCommand {
   readonly table: TableRef;

@@ -56,7 +56,11 @@ export class TableHandover implements OwnedWork {
   async handOver(table: TableRef, signal: AbortSignal): Promise<'settled' | 'unsettled' | 'busy'> {
     const { catalog, maker, recoveryMarks } = this.#deps;
     if (maker.isMaking(table)) return 'busy';
-    const release = await this.#lockLast(table, signal).catch(nothingIfAborted(signal));
+    // What holds the lock may have committed: without the name it could not be recorded, and its outcome would be
+    // unknown (P6).
+    const release = await this.#lockLast(table, signal).catch((error: unknown): undefined => {
+      if (!signal.aborted) throw error;
+    });
     if (release === undefined) return 'busy';
     try {
       if (maker.isMaking(table)) return 'busy';
@@ -90,10 +94,3 @@ export class TableHandover implements OwnedWork {
     return locks.isIdle(table) && !maker.isMaking(table) && !indexJobs.isBuilding(table);
   }
 }
-
-/** What holds the lock may have committed: without the name it could not be recorded, and its outcome would be unknown (P6). */
-const nothingIfAborted =
-  (signal: AbortSignal) =>
-  (error: unknown): undefined => {
-    if (!signal.aborted) throw error;
-  };

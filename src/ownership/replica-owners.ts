@@ -296,20 +296,16 @@ export class ReplicaOwners implements TableOwners {
   async #runRound(hadExpired: boolean): Promise<void> {
     const { catalog } = this.#deps;
     if (hadExpired) await this.#loseClaimed();
-    await this.#handOverWanted();
+    const wanted = await catalog.namesOf(this.#id, 'wanted');
+    for (const { ref } of wanted) if (!this.#held.has(keyOf(ref))) await this.#claim(ref);
+    const held = wanted.flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []);
+    await this.#handOver(held, 'if not busy');
     await this.#moveSurplus();
     this.#rounds += 1;
     if (this.#rounds % 3 !== 0 || this.#lease.isLeaving) return;
     await this.#takeOverLeft();
     await this.#leaveUnused();
     await catalog.forgetEndedReplicas();
-  }
-
-  async #handOverWanted(): Promise<void> {
-    const wanted = await this.#deps.catalog.namesOf(this.#id, 'wanted');
-    for (const { ref } of wanted) if (!this.#held.has(keyOf(ref))) await this.#claim(ref);
-    const held = wanted.flatMap(({ ref }) => this.#held.get(keyOf(ref)) ?? []);
-    await this.#handOver(held, 'if not busy');
   }
 
   /** The lease had expired, so others may have claimed names of this replica. */

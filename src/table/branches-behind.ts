@@ -50,7 +50,10 @@ export class BranchesBehind {
       return;
     }
     this.#note(of, newest, acknowledged);
-    throw isBehind(newest, acknowledged);
+    throw new LancegateError(
+      'InvalidTableState',
+      `the newest version on storage is ${newest}, and version ${acknowledged} was acknowledged: the files are older than the catalog, or a version vanished; nothing was written. Bring the files back, or register the table's location again with mode overwrite to go on from what is there`,
+    );
   }
 
   /** At start: says which are, before anybody writes to them. Branches that cannot be looked at are passed over. */
@@ -80,9 +83,3 @@ export class BranchesBehind {
 }
 
 const keyOf = ({ tableId, branch }: KnownBranch): string => JSON.stringify([tableId, branch ?? '']);
-
-const isBehind = (newest: number, acknowledged: number): LancegateError =>
-  new LancegateError(
-    'InvalidTableState',
-    `the newest version on storage is ${newest}, and version ${acknowledged} was acknowledged: the files are older than the catalog, or a version vanished; nothing was written. Bring the files back, or register the table's location again with mode overwrite to go on from what is there`,
-  );

@@ -149,7 +149,11 @@ export class TableAccess {
       const kind = error instanceof LancegateError ? error.kind : undefined;
       if (kind !== 'TableNotFound' && kind !== 'TableDamaged' && kind !== 'Internal') throw error;
       const now = await this.find(record.ref);
-      if (now.location !== record.location) throw replaced(record, error);
+      if (now.location !== record.location)
+        throw new LancegateError('ConcurrentModification', `table '${showTable(record.ref)}' was replaced meanwhile`, {
+          cause: error,
+          retryAfterSeconds: 1,
+        });
       if (kind !== 'TableNotFound') throw error;
       throw new LancegateError('TableDamaged', 'the table is damaged on storage: its folder is missing', {
         cause: error,
@@ -163,9 +167,3 @@ export class TableAccess {
     return { table: ref, location: this.#engine.uriOf(location), properties, storageOptions, created };
   }
 }
-
-const replaced = ({ ref }: TableRecord, cause: unknown): LancegateError =>
-  new LancegateError('ConcurrentModification', `table '${showTable(ref)}' was replaced meanwhile`, {
-    cause,
-    retryAfterSeconds: 1,
-  });

@@ -143,7 +143,10 @@ export class AuditFile implements Audit {
     try {
       await this.#followFile();
       for (let portion = this.#nextPortion(); portion !== undefined; portion = this.#nextPortion()) {
-        await this.#writePortion(portion);
+        while (portion.writtenBytes < portion.bytes.length) {
+          const { bytesWritten } = await this.#file.write(portion.bytes, portion.writtenBytes);
+          portion.writtenBytes += bytesWritten;
+        }
         this.#waitingChars -= portion.chars;
         this.#portion = undefined;
         this.#parts.metrics.auditWritten(portion.records);
@@ -165,13 +168,6 @@ export class AuditFile implements Audit {
     const text = lines.join('');
     this.#portion = { bytes: Buffer.from(text), chars: text.length, records: lines.length, writtenBytes: 0 };
     return this.#portion;
-  }
-
-  async #writePortion(portion: AuditPortion): Promise<void> {
-    while (portion.writtenBytes < portion.bytes.length) {
-      const { bytesWritten } = await this.#file.write(portion.bytes, portion.writtenBytes);
-      portion.writtenBytes += bytesWritten;
-    }
   }
 
   /** If no new file can be created, records still go to the old one. */

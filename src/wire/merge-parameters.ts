@@ -38,7 +38,11 @@ type MergeQuery = QueryOf<keyof typeof mergeParameters>;
 
 /** `InvalidInput` names the parameter. */
 export function readMergeParameters(query: MergeQuery, readFilter: ReadFilter): MergeParameters {
-  refuseLsm(query);
+  // They ask for LanceDB's log-structured write path, which this service does not have, by its older and its newer
+  // name.
+  for (const name of ['use_lsm', 'use_rte'] as const) {
+    if (readFlag(query, name) === true) throw invalidInput(`${name}: this service has no LSM write path`);
+  }
   return {
     on: readOn(query),
     flags: readMergeFlags(query, readFilter),
@@ -90,13 +94,6 @@ function readMergeFlags(query: MergeQuery, readFilter: ReadFilter): MergeFlags {
     throw invalidInput(`the merge would do nothing: set ${actions.update}, ${actions.insert} or ${actions.delete}`);
   }
   return flags;
-}
-
-/** They ask for LanceDB's log-structured write path, which this service does not have, by its older and its newer name. */
-function refuseLsm(query: MergeQuery): void {
-  for (const name of ['use_lsm', 'use_rte'] as const) {
-    if (readFlag(query, name) === true) throw invalidInput(`${name}: this service has no LSM write path`);
-  }
 }
 
 /** Reads an SQL condition of a client's; `InvalidInput` names the parameter, what is wrong, and where. */

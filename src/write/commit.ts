@@ -109,7 +109,10 @@ export class Committer {
       const { each: counts, by } = await this.#countWhileSyncing(requests, batch, made);
       await this.#record(requests, counts);
       this.#measure(requests, made, by);
-      await acknowledge(members, counts);
+      for (const [index, { resolve }] of members.entries()) {
+        if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
+        resolve(counts[index]!);
+      }
       this.#notify(first, batch, made);
     } catch (error) {
       if (!isCommitted) await this.#refuse(members, error);
@@ -169,7 +172,12 @@ export class Committer {
     try {
       return await this.#attempt(...of);
     } catch (error) {
-      throw hasEndedReader(error) ? endsReaders(error) : error;
+      if (!hasEndedReader(error)) throw error;
+      throw new LancegateError(
+        'WriteEndsReaders',
+        `the write was tried twice: ${error.message}; send fewer rows or columns at a time, or a simpler condition`,
+        { cause: error, ...(error.internal && { internal: error.internal }) },
+      );
     }
   }
 
@@ -177,7 +185,11 @@ export class Committer {
   async #attempt(...[requests, batch, head, attempt]: Attempt): Promise<Committed | 'overtaken'> {
     try {
       await requireFit(requests, head);
-      await this.#recordIntents(requests, head);
+      // See idempotency/idempotency.ts: a crash must not make a committed write look like one that never was.
+      const intents = requests.flatMap(({ keyed, table: { id: tableId, ref }, branch }) =>
+        keyed === undefined ? [] : [{ ...keyed, tableId, ref, branch, baseVersion: head.version }],
+      );
+      if (intents.length > 0) await this.#deps.catalog.recordIntents(intents);
       const outcome = await this.#noting(requests, head, attempt, (noting) =>
         this.#deps.metrics.writeStage('engine', () => batch.commit(noting)),
       );
@@ -220,14 +232,6 @@ export class Committer {
     } finally {
       head.dataset.note(undefined);
     }
-  }
-
-  /** See idempotency/idempotency.ts: a crash must not make a committed write look like one that never was. */
-  async #recordIntents(requests: readonly WriteRequest[], { version: baseVersion }: Head): Promise<void> {
-    const intents = requests.flatMap(({ keyed, table: { id: tableId, ref }, branch }) =>
-      keyed === undefined ? [] : [{ ...keyed, tableId, ref, branch, baseVersion }],
-    );
-    if (intents.length > 0) await this.#deps.catalog.recordIntents(intents);
   }
 
   /**
@@ -336,13 +340,6 @@ interface CountsOfBatch {
 /** Some 5 ms of work, after which requests of other tables have the event loop (P10). */
 const answersPerTurn = 32;
 
-async function acknowledge(members: readonly BatchMember[], counts: readonly WriteCounts[]): Promise<void> {
-  for (const [index, { resolve }] of members.entries()) {
-    if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
-    resolve(counts[index]!);
-  }
-}
-
 const transactionOf = (
   { transactionId: id, operation, table, branch }: WriteRequest,
   counts: WriteCounts,
@@ -370,13 +367,6 @@ const hasEndedReader = (error: unknown): error is LancegateError =>
   error instanceof LancegateError &&
   error.kind === 'ReaderDied' &&
   ['signal', 'exit', 'memory', 'protocol'].includes(String(error.internal?.reason));
-
-const endsReaders = (cause: LancegateError): LancegateError =>
-  new LancegateError(
-    'WriteEndsReaders',
-    `the write was tried twice: ${cause.message}; send fewer rows or columns at a time, or a simpler condition`,
-    { cause, ...(cause.internal && { internal: cause.internal }) },
-  );
 
 /** Nothing was written, and the same write would fail again. Others of its batch may not fail. */
 const isFaultOfOne = (error: unknown): boolean =>

@@ -25,15 +25,11 @@ export function checkPolicies(source: PolicySource, schema: string): CheckedSour
   });
   if (answer.type === 'failure') throw broken(source, answer.errors);
   if (answer.validationErrors.length > 0) throw broken(source, errorsOf(answer.validationErrors));
-  requireSomePolicy(source);
-  return { ...source, remarks: errorsOf(answer.validationWarnings).map((warning) => describe(source, warning)) };
-}
-
-/** A file without policies would lock every client out, and is more likely a mistake. */
-function requireSomePolicy(source: PolicySource): void {
+  // A file without policies would lock every client out, and is more likely a mistake.
   const parts = cedar.policySetTextToParts(source.text);
   if (parts.type === 'failure') throw broken(source, parts.errors);
   if (parts.policies.length === 0) throw new AccessSetupError(`${source.name}:1:1: the file holds no policy`);
+  return { ...source, remarks: errorsOf(answer.validationWarnings).map((warning) => describe(source, warning)) };
 }
 
 const errorsOf = (found: readonly cedar.ValidationError[]): readonly cedar.DetailedError[] =>

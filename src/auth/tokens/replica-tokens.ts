@@ -156,7 +156,7 @@ export class ReplicaTokens implements Verifier {
     this.#lookedAtMs = this.#deps.clock.nowMs();
     const document = await this.#deps.keys.read();
     this.#keys = parse(document ?? '[]')
-      .map(heldKey)
+      .map(({ id, secret, createdAtMs }) => ({ id, key: createSecretKey(secret, 'base64url'), createdAtMs }))
       .sort((a, b) => b.createdAtMs - a.createdAtMs);
   }
 }
@@ -171,9 +171,3 @@ const isPrincipal = (claim: unknown): claim is Principal => {
 
 /** Only replicas write the document. */
 const parse = (document: string): readonly ReplicaKey[] => JSON.parse(document) as readonly ReplicaKey[];
-
-const heldKey = ({ id, secret, createdAtMs }: ReplicaKey): HeldKey => ({
-  id,
-  key: createSecretKey(secret, 'base64url'),
-  createdAtMs,
-});

@@ -68,7 +68,11 @@ export function openFaultOf(error: unknown): string {
 /** The error where repeating did not help. */
 export function refusalOf(error: unknown): LancegateError {
   const internal = { catalog: 'the database failed', sqlState: codeOf(error) };
-  if (error instanceof CommitUnanswered) return outcomeOpen(error);
+  if (error instanceof CommitUnanswered)
+    return new LancegateError('Internal', 'The catalog failed.', {
+      cause: error,
+      internal: { catalog: 'the connection was lost while a transaction was committed; whether it was is not known' },
+    });
   switch (faultOf(error)) {
     case 'overtaken':
       return new LancegateError('SlowDown', 'too many requests change the catalog at once; nothing was written', {
@@ -90,9 +94,3 @@ export function refusalOf(error: unknown): LancegateError {
       return new LancegateError('Internal', 'The catalog failed.', { cause: error, internal });
   }
 }
-
-const outcomeOpen = (cause: CommitUnanswered): LancegateError =>
-  new LancegateError('Internal', 'The catalog failed.', {
-    cause,
-    internal: { catalog: 'the connection was lost while a transaction was committed; whether it was is not known' },
-  });

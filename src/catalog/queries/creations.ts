@@ -12,14 +12,7 @@ import type { Location, TableId, TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/spelling.ts';
 import type { Creation, KnownLocation, Publication, TableRecord } from '../port.ts';
 import { concurrentCreate } from '../refusals.ts';
-import {
-  type CatalogDb,
-  type CreationRow,
-  type LocationRow,
-  namespacePathOf,
-  tablePathOf,
-  tableRefOf,
-} from './catalog-db.ts';
+import { type CatalogDb, type CreationRow, namespacePathOf, tablePathOf, tableRefOf } from './catalog-db.ts';
 import { findTransaction, insertAnswers, insertTransactions } from './commits.ts';
 import { requireNamespace } from './namespaces.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
@@ -82,7 +75,10 @@ export async function publishCreation(
     properties: publication.properties ?? (previous?.state === 'declared' ? previous.properties : {}),
     storageOptions: publication.storageOptions,
   };
-  await replaceTable(db, previous, record);
+  // The old location is released last, when the rows show whether the new table has the same one.
+  if (previous !== undefined) await deleteTable(db, previous.id);
+  await insertTable(db, record);
+  if (previous !== undefined) await releaseLocation(db, previous.location, 'discarded');
   await insertTransactions(db, [{ ...publication.transaction, tableId: id, ref }]);
   if (publication.answer !== undefined) await insertAnswers(db, [publication.answer]);
   return record;
@@ -114,13 +110,6 @@ export async function isReserved(db: CatalogDb, { id, location }: Creation): Pro
 async function takeCreation(db: CatalogDb, creation: Creation): Promise<Creation | undefined> {
   const row = await db.deleteFrom('creations').where('id', '=', creation.id).returningAll().executeTakeFirst();
   return row && creationOf(row);
-}
-
-/** The old location is released last, when the rows show whether the new table has the same one. */
-async function replaceTable(db: CatalogDb, previous: TableRecord | undefined, record: TableRecord): Promise<void> {
-  if (previous !== undefined) await deleteTable(db, previous.id);
-  await insertTable(db, record);
-  if (previous !== undefined) await releaseLocation(db, previous.location, 'discarded');
 }
 
 /** A creation that was published or abandoned before is left as it is. */
@@ -194,7 +183,13 @@ export async function locationsAt(
     )
     .orderBy('location')
     .execute();
-  return rows.filter((row) => overlap(row.location, location, spelling)).map(knownLocationOf);
+  return rows
+    .filter((row) => overlap(row.location, location, spelling))
+    .map(({ location, state, owner }) => ({
+      location,
+      state: stateNames[state],
+      owner: owner === null ? undefined : tableRefOf(owner),
+    }));
 }
 
 /** Every folder above it. */
@@ -202,12 +197,6 @@ const around = (location: Location): readonly Location[] =>
   [...location.matchAll(/\//g)].map(({ index }) => location.slice(0, index) as Location);
 
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
-
-const knownLocationOf = ({ location, state, owner }: LocationRow): KnownLocation => ({
-  location,
-  state: stateNames[state],
-  owner: owner === null ? undefined : tableRefOf(owner),
-});
 
 /** Releases a location unless another table holds it: `discarded` if its files shall go, `retired` if they shall stay. */
 export async function releaseLocation(

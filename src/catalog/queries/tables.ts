@@ -17,19 +17,14 @@ export async function declareTable(db: CatalogDb, table: NewTable): Promise<Tabl
 }
 
 export async function registerTable(db: CatalogDb, id: TableId, adoption: Adoption): Promise<TableRecord> {
-  const { ref, location, properties, spelling, replaces } = adoption;
-  await requireUnchanged(db, adoption);
+  const { ref, location, properties, spelling, seen, replaces } = adoption;
+  // The caller checked the rights on the owners that it saw, and the right to take the name.
+  if (!isDeepStrictEqual(await locationsAt(db, location, spelling), seen)) throw concurrentCreate(ref);
+  if (replaces !== undefined && (await findTable(db, ref))?.id !== replaces) throw concurrentCreate(ref);
   if (replaces !== undefined) await removeTable(db, ref, 'retired');
   await requireFreeName(db, ref);
   await claimForAdoption(db, location, spelling, ref);
   return insertNew(db, { id, ref, location, properties }, 'created');
-}
-
-/** The caller checked the rights on the owners that it saw, and the right to take the name. */
-async function requireUnchanged(db: CatalogDb, { ref, location, spelling, seen, replaces }: Adoption): Promise<void> {
-  const now = await locationsAt(db, location, spelling);
-  if (!isDeepStrictEqual(now, seen)) throw concurrentCreate(ref);
-  if (replaces !== undefined && (await findTable(db, ref))?.id !== replaces) throw concurrentCreate(ref);
 }
 
 async function requireFreeName(db: CatalogDb, ref: TableRef): Promise<void> {

@@ -78,17 +78,13 @@ export class SqliteSession implements SqlSession {
         this.#file?.requireSame();
         prepare?.();
         const result = await this.#db.transaction().execute(work);
-        this.#limitLog();
+        this.#commits += 1;
+        // A failure may be ignored here; if the disk has failed, every later request fails too. A hundred commits
+        // of single merges are 1.5 MB, which take 0.2 ms to copy; of groups of 64 merges 36 MB and 5 ms (measured).
+        if (this.#commits % 100 === 0) this.#write(() => this.#log.putIntoDatabase()).catch(() => undefined);
         return result;
       }),
     );
-  }
-
-  #limitLog(): void {
-    this.#commits += 1;
-    // A failure may be ignored here; if the disk has failed, every later request fails too.
-    // Of single merges 1.5 MB, which take 0.2 ms to copy; of groups of 64 merges 36 MB and 5 ms (measured).
-    if (this.#commits % 100 === 0) this.#write(() => this.#log.putIntoDatabase()).catch(() => undefined);
   }
 
   /** One after the other. */
@@ -311,7 +307,10 @@ export class WriteAheadLog {
     try {
       await this.#sync(descriptor);
     } catch (cause) {
-      this.#failure ??= diskFailed(cause);
+      this.#failure ??= new LancegateError('Internal', 'The catalog failed.', {
+        cause,
+        internal: { catalog: 'the disk failed to keep it; nothing more is taken until the service is started again' },
+      });
     }
     this.requireDisk();
   }
@@ -321,12 +320,6 @@ export class WriteAheadLog {
     if (this.#failure !== undefined) throw this.#failure;
   }
 }
-
-const diskFailed = (cause: unknown): LancegateError =>
-  new LancegateError('Internal', 'The catalog failed.', {
-    cause,
-    internal: { catalog: 'the disk failed to keep it; nothing more is taken until the service is started again' },
-  });
 
 /** The file of a catalog, as it was when the catalog was opened. */
 export class CatalogFile {

@@ -143,14 +143,10 @@ export class RequestBody {
     } finally {
       this.#waitedBeforeMs += this.#waitingMs();
       this.#waitingSinceMs = undefined;
-      this.#requireSpeed();
-    }
-  }
-
-  #requireSpeed(): void {
-    const hasStarted = this.#waitedBeforeMs > this.#parts.idleTimeoutMs;
-    if (hasStarted && this.#received < this.#waitedBeforeMs * slowestBytesPerMs) {
-      this.#chunks.interrupt(tooSlow('arrives too slowly'));
+      const hasStarted = this.#waitedBeforeMs > this.#parts.idleTimeoutMs;
+      if (hasStarted && this.#received < this.#waitedBeforeMs * slowestBytesPerMs) {
+        this.#chunks.interrupt(tooSlow('arrives too slowly'));
+      }
     }
   }
 

@@ -64,7 +64,11 @@ export class Forwarding {
       if (next.id !== owner.id) sinceMs = clock.nowMs();
       // The lease of an owner that died is over by then, and another replica claims the table. So it lives, and is not
       // reached from here.
-      else if (clock.nowMs() - sinceMs >= 6_000) throw notReached(answer);
+      else if (clock.nowMs() - sinceMs >= 6_000)
+        throw new LancegateError('SlowDown', 'the replica that owns the table cannot be reached; nothing was written', {
+          cause: answer,
+          retryAfterSeconds: 1,
+        });
       owner = next;
     }
   }
@@ -133,9 +137,3 @@ export function withText(request: Omit<ForwardedRequest, 'body'>, text: string):
   rawHeaders.push('content-length', String(bytes.length));
   return { ...request, rawHeaders, body: Readable.from([bytes]) };
 }
-
-const notReached = (cause: unknown): LancegateError =>
-  new LancegateError('SlowDown', 'the replica that owns the table cannot be reached; nothing was written', {
-    cause,
-    retryAfterSeconds: 1,
-  });

@@ -82,7 +82,11 @@ export class BranchAccess {
       const removedFragments = await prepared.commit();
       const lockedMs = performance.now() - startMs;
       release();
-      if (removedFragments === undefined) throw overtaken();
+      if (removedFragments === undefined)
+        throw new LancegateError(
+          'ConcurrentModification',
+          'commits meanwhile changed what was to be replaced; nothing was changed',
+        );
       await recoveryMarks.acknowledge(tableId, branch, dataset).catch(notTheFirstStep);
       return { isMade: true, lockedMs, removedFragments };
     } finally {
@@ -113,9 +117,3 @@ export class BranchAccess {
     }
   }
 }
-
-const overtaken = (): LancegateError =>
-  new LancegateError(
-    'ConcurrentModification',
-    'commits meanwhile changed what was to be replaced; nothing was changed',
-  );

@@ -87,17 +87,15 @@ export const createVersions =
   async (commands: readonly CreateVersionCommand[], scope: RequestScope): Promise<CreatedVersion | undefined> => {
     const [first, ...others] = commands;
     if (first === undefined) return undefined;
-    if (others.length > 0) throw notAsOne();
+    if (others.length > 0)
+      throw new LancegateError(
+        'Unsupported',
+        'versions of several tables or branches cannot be made as one; nothing was written; create them one by one',
+      );
     await deps.access.findCreated(first.table); // nothing is claimed of what is not there
     using _table = await owners.acquire([first.table], scope.signal);
     return await createVersion(deps)(first, scope);
   };
-
-const notAsOne = (): LancegateError =>
-  new LancegateError(
-    'Unsupported',
-    'versions of several tables or branches cannot be made as one; nothing was written; create them one by one',
-  );
 
 /** `metadata` would be lost: nothing keeps it beside the manifest. The tag of an object says nothing that its name does not. */
 const proposedFields = {

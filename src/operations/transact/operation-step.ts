@@ -120,7 +120,11 @@ export class PlannedOperation implements ComputedStep {
     requireSourceFits(does, chunk.schema, schema);
     const more = nullBytesPerRow(chunk.schema, schema) - this.#nullBytesPerRow;
     // For columns that operations before it add, no memory was reserved.
-    if (more * chunk.rows > 16 * 2 ** 20) throw tooManyNulls();
+    if (more * chunk.rows > 16 * 2 ** 20)
+      throw new LancegateError(
+        'BodyTooLarge',
+        'its rows take too much memory with NULL in the columns that operations before it add: send fewer rows at a time',
+      );
     const fitted = joinBatches(fitRows(chunk, schema, file));
     return canConcat([fitted]) ? concatRows([{ chunk: fitted, keep: undefined }]) : fitted;
   }
@@ -142,9 +146,3 @@ function requireSourceFits(does: TransactOperation, source: Schema, table: Schem
   if (does.kind === 'merge_insert') requireFit(source, table, does);
   else if (does.kind === 'insert') checkSourceFits(source, table);
 }
-
-const tooManyNulls = (): LancegateError =>
-  new LancegateError(
-    'BodyTooLarge',
-    'its rows take too much memory with NULL in the columns that operations before it add: send fewer rows at a time',
-  );
