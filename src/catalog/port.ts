@@ -117,7 +117,7 @@ export interface Adoption {
   readonly spelling: Spelling;
   /** What `locationsAt` returned when the caller decided. */
   readonly seen: readonly KnownLocation[];
-  /** The table that loses the name in the same step, as by `deregisterTable`. */
+  /** The table that loses the name in the same step, and leaves its files. */
   readonly replaces: TableId | undefined;
 }
 
@@ -139,6 +139,8 @@ export interface PageRequest {
 }
 export interface TablePageRequest extends PageRequest {
   readonly includeDeclared: boolean;
+  /** Also of all namespaces below, and all ordered by their full path. */
+  readonly includeBelow?: boolean;
 }
 
 export interface ListedTable extends TableRecord {
@@ -207,10 +209,8 @@ export interface DatabaseCatalog {
 
 export interface TableCatalog {
   findTable(ref: TableRef): Promise<TableRecord | undefined>;
-  /** Tables directly in a namespace. `NamespaceNotFound`. */
+  /** Tables of a namespace. `NamespaceNotFound`. */
   listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
-  /** All tables of all namespaces below `path`, ordered by their full path. `NamespaceNotFound`. */
-  listAllTables(path: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
 
   /**
    * Makes a declared-only table. `NamespaceNotFound`, `TableAlreadyExists`; `ConcurrentCreate` while one is reserved,
@@ -230,17 +230,15 @@ export interface TableCatalog {
   /** The known locations that are this one, lie inside it or around it, in the order of their locations. */
   locationsAt(location: Location, spelling: Spelling): Promise<readonly KnownLocation[]>;
   /**
-   * Makes the table invisible and its location discarded, in one step. `TableNotFound`. A create under way that writes
-   * to the same location keeps it.
+   * Makes the table invisible and its location discarded, in one step; or forgets the table and leaves its files alone, and the location
+   * stays used. `TableNotFound`. A create under way that writes to the same location keeps it.
    */
-  dropTable(ref: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
+  dropTable(ref: TableRef, answered?: AnswerOf<TableRecord>, files?: 'discarded' | 'left'): Promise<TableRecord>;
   /**
    * Gives the table another name, in one step: its id, location, files and open branches stay. `TableNotFound`, `NamespaceNotFound`,
    * `TableAlreadyExists`; `ConcurrentCreate` while a create of either name is under way, which may be about to replace the table.
    */
   renameTable(from: TableRef, to: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
-  /** Forgets the table and leaves its files alone (its location stays used). `TableNotFound`. */
-  deregisterTable(ref: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
 }
 
 /** Creates under way, and the locations of their files. */
@@ -272,8 +270,6 @@ export interface CreationCatalog {
    */
   isReserved(creation: Creation): Promise<boolean>;
 
-  /** True if no table, reservation or discarded location ever had this location. */
-  isLocationFresh(location: Location): Promise<boolean>;
   /** The files of a discarded location are gone from storage. */
   forgetDiscarded(location: Location): Promise<void>;
   /** All, or what was of this name. */
@@ -329,14 +325,15 @@ export interface OpenBranchCatalog {
    * table, branch. All, or those of the table of this name.
    */
   recoveryMarks(ref?: TableRef): Promise<readonly OpenBranchRecord[]>;
-  /** Every commit to the branch is acknowledged, or gone. Harmless when repeated. */
-  closeBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
+  /**
+   * Every commit to the branch is acknowledged, or gone; or the branch itself `isGone`, and what was acknowledged of it is forgotten: one
+   * of the same name has versions of its own. Harmless when repeated.
+   */
+  closeBranch(tableId: TableId, branch: BranchName | undefined, isGone?: boolean): Promise<void>;
   /** The newest acknowledged version of the branch, open or closed; 0 where none is known. */
   acknowledgedVersion(tableId: TableId, branch: BranchName | undefined): Promise<number>;
   /** Of all closed branches. */
   acknowledgedBranches(): Promise<readonly AcknowledgedBranch[]>;
-  /** The branch is gone: one of the same name has versions of its own. */
-  forgetBranch(tableId: TableId, branch: BranchName | undefined): Promise<void>;
 }
 
 /** What uses it takes those of these interfaces that it needs. */

@@ -177,7 +177,6 @@ function tableMethods(
   return {
     findTable: reading(tableRows.findTable),
     listTables: reading(tableRows.listTables),
-    listAllTables: reading(tableRows.listAllTables),
     declareTable: writing(
       owning(first, (db, ref: TableRef, location: Location, properties: Properties, answered?: AnsweredTable) =>
         andAnswer(db, tables.declareTable(db, { id: newTableId(), ref, location, properties }), answered),
@@ -194,17 +193,11 @@ function tableMethods(
       ),
     ),
     dropTable: writingInRoom(
-      owning(first, (db, ref: TableRef, answered?: AnsweredTable) =>
-        andAnswer(db, tables.removeTable(db, ref, 'discarded'), answered),
-      ),
-    ),
-    deregisterTable: writingInRoom(
-      owning(first, (db, ref: TableRef, answered?: AnsweredTable) =>
-        andAnswer(db, tables.removeTable(db, ref, 'retired'), answered),
+      owning(first, (db, ref: TableRef, answered?: AnsweredTable, files?: 'discarded' | 'left') =>
+        andAnswer(db, tables.removeTable(db, ref, files === 'left' ? 'retired' : 'discarded'), answered),
       ),
     ),
     locationsAt: reading(creations.locationsAt),
-    isLocationFresh: reading(creations.isLocationFresh),
     forgetDiscarded: writingInRoom(creations.forgetDiscarded),
 
     reserveCreation: writing(
@@ -258,7 +251,6 @@ const commitMethods = ({
   closeBranch: writingInRoom(owningOf((tableId) => tableId, commits.closeBranch)),
   acknowledgedVersion: reading(commits.acknowledgedVersion),
   acknowledgedBranches: reading(commits.acknowledgedBranches),
-  forgetBranch: writingInRoom(owningOf((tableId) => tableId, commits.forgetBranch)),
 });
 
 /** The catalog of one of several replicas, which owns `names`. */

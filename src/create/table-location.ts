@@ -1,6 +1,6 @@
 /** Where tables lie below the storage root: the folder of a name, and the namespaces whose folder holds a location. */
 import { createHash } from 'node:crypto';
-import type { CreationCatalog, NamespaceCatalog } from '../catalog/port.ts';
+import type { NamespaceCatalog, TableCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
 import type { NewId } from '../kernel/clock.ts';
 import type { Location, NamespacePath, ObjectName, TableRef } from '../kernel/ids.ts';
@@ -28,14 +28,15 @@ function folderName(name: ObjectName): string {
  */
 export async function newLocation(
   table: TableRef,
-  catalog: CreationCatalog,
+  catalog: Pick<TableCatalog, 'locationsAt'>,
   engine: Locations,
   newId: NewId,
 ): Promise<Location> {
   const folder = [...table.namespace.map(folderName), folderName(table.name)].join('/');
   const other = engine.locationOf(`${folder}-${newId().replaceAll('-', '').slice(0, 12)}.lance`, 'id');
   const first = `${folder}.lance` as Location;
-  if ((await catalog.isLocationFresh(first)) && (await engine.isVacant(first))) return first;
+  const known = await catalog.locationsAt(first, 'exact');
+  if (known.every(({ location }) => location !== first) && (await engine.isVacant(first))) return first;
   return other;
 }
 

@@ -15,7 +15,7 @@ import type { BranchRef } from './report.ts';
 
 interface SpaceWatchParts {
   readonly engine: Pick<Locations, 'space'>;
-  readonly catalog: Pick<TableCatalog, 'listAllTables'>;
+  readonly catalog: Pick<TableCatalog, 'listTables'>;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Removes old versions of main and all branches. Never rejects. */
@@ -82,8 +82,8 @@ export class SpaceWatch {
   async #pruneAll(): Promise<void> {
     let after: string | undefined;
     do {
-      const page = { after, limit: tablesPerPage, includeDeclared: false };
-      const tables = await this.#parts.catalog.listAllTables([], page);
+      const page = { after, limit: tablesPerPage, includeDeclared: false, includeBelow: true };
+      const tables = await this.#parts.catalog.listTables([], page);
       for (const { id: tableId, ref, location } of tables) {
         if (this.#isStopped) return;
         await this.#parts.pruneTable({ table: ref, tableId, branch: undefined, location });

@@ -62,7 +62,7 @@ export const createBranch =
       // Until the branch is whole and on disk the catalog knows that it may be half made (P1).
       const { storageSession } = engine;
       const unmade = { branch: name, acknowledgedVersion: 0, storageSession };
-      await catalog.forgetBranch(record.id, name); // one that another program removed
+      await catalog.closeBranch(record.id, name, true); // one that another program removed
       await catalog.markOpenForWriting({ tableId: record.id, ...unmade });
       await recoveryMarks.confirm(table);
       // The next owner may have completed the branch, or made another one of its name.

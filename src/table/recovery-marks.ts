@@ -84,7 +84,7 @@ export class RecoveryMarks {
 
   /** Under the table's exclusive lock, when the branch is gone. */
   async remove(tableId: TableId, branch: BranchName): Promise<void> {
-    await this.#catalog.forgetBranch(tableId, branch);
+    await this.#catalog.closeBranch(tableId, branch, true);
     this.#behind?.forget(tableId); // other branches are found again by the next write to them
     this.#opened.delete(keyOf(tableId, branch));
   }

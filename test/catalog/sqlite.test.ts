@@ -148,7 +148,7 @@ describe('the SQLite catalog', () => {
     await first.declareTable(table('a', 't'), place('a/t.lance'), {});
     await first.reserveCreation(table('u'), undefined, place('u.lance'));
     await first.declareTable(table('gone'), place('gone.lance'), {});
-    await first.deregisterTable(table('gone'));
+    await first.dropTable(table('gone'), undefined, 'left');
     await first.close();
     const database = new DatabaseSync(file);
     database.exec(`delete from catalog_migrations where name >= '0004';

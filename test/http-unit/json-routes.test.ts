@@ -126,7 +126,7 @@ const cases: readonly Case[] = [
     method: 'GET',
     path: '/v1/namespace/table/list?delimiter=.',
     operation: 'listTables',
-    command: { namespace: [], page, includeDeclared: true },
+    command: { namespace: [], includeBelow: false, page, includeDeclared: true },
     answer: { tables: ['orders', 'users'], page_token: 'users' },
   },
   {
@@ -140,21 +140,21 @@ const cases: readonly Case[] = [
     method: 'GET',
     path: '/v1/namespace/prod/table/list?include_declared=false',
     operation: 'listTables',
-    command: { namespace: ['prod'], page, includeDeclared: false },
+    command: { namespace: ['prod'], includeBelow: false, page, includeDeclared: false },
     answer: { tables: ['orders', 'users'], page_token: 'users' },
   },
   {
     method: 'GET',
     path: '/v1/table?delimiter=::',
     operation: 'listAllTables',
-    command: { namespace: { below: [] }, page, includeDeclared: true },
+    command: { namespace: [], includeBelow: true, page, includeDeclared: true },
     answer: { tables: ['prod::orders', 'prod::users'], page_token: 'users' },
   },
   {
     method: 'GET',
     path: '/v1/table/?limit=10',
     operation: 'listAllTables',
-    command: { namespace: [], page: { after: undefined, limit: 10 }, includeDeclared: true },
+    command: { namespace: [], includeBelow: false, page: { after: undefined, limit: 10 }, includeDeclared: true },
     answer: { tables: ['orders', 'users'], page_token: 'users' },
   },
   {

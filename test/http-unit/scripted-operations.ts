@@ -59,8 +59,8 @@ export function scriptedOperations(script: Partial<Operations> = {}): { operatio
   return { operations: Object.fromEntries(remembering) as Operations, asked };
 }
 
-const listedTables = (of: NamespacePath | { readonly below: NamespacePath }) => ({
-  items: names(['orders', 'users']).map((name) => ({ namespace: 'below' in of ? names(['prod']) : of, name })),
+const listedTables = (of: NamespacePath, includeBelow: boolean) => ({
+  items: names(['orders', 'users']).map((name) => ({ namespace: includeBelow ? names(['prod']) : of, name })),
   next: 'users',
 });
 
@@ -193,8 +193,8 @@ const defaults: Operations = {
   queryTable: async () => ({ whole: Buffer.from('rows'), parts: noParts(), facts: () => ({ version: 7, rows: 2 }) }),
   explainQuery: async () => 'a plan',
   analyzeQuery: async () => 'an analysis',
-  listTables: async ({ namespace }) => listedTables(namespace),
-  listAllTables: async ({ namespace }) => listedTables(namespace),
+  listTables: async ({ namespace, includeBelow }) => listedTables(namespace, includeBelow),
+  listAllTables: async ({ namespace, includeBelow }) => listedTables(namespace, includeBelow),
   listVersions: async () => ({
     items: [2, 1].map((version) => ({
       version,

@@ -147,11 +147,22 @@ export async function listOpenBranches(db: CatalogDb, ref?: TableRef): Promise<r
   }));
 }
 
-/** What was acknowledged stays known, so that a branch which has gone back is noticed. */
-export async function closeBranch(db: CatalogDb, tableId: TableId, branch: BranchName | undefined): Promise<void> {
+/** What was acknowledged of a branch that is there stays known, so that one which has gone back is noticed. */
+export async function closeBranch(
+  db: CatalogDb,
+  tableId: TableId,
+  branch: BranchName | undefined,
+  isGone = false,
+): Promise<void> {
   const version = await acknowledgedVersion(db, tableId, branch);
   const row = { table_id: tableId, branch: nameOf(branch), version };
-  if (version > 0) {
+  if (isGone) {
+    await db
+      .deleteFrom('acknowledged_versions')
+      .where('table_id', '=', tableId)
+      .where('branch', '=', row.branch)
+      .execute();
+  } else if (version > 0) {
     await db
       .insertInto('acknowledged_versions')
       .values(row)
@@ -180,12 +191,6 @@ export async function acknowledgedVersion(
     .where('branch', '=', nameOf(branch))
     .executeTakeFirst();
   return Math.max(open?.version ?? 0, closed?.version ?? 0);
-}
-
-export async function forgetBranch(db: CatalogDb, tableId: TableId, branch: BranchName | undefined): Promise<void> {
-  for (const rows of ['open_branches', 'acknowledged_versions'] as const) {
-    await db.deleteFrom(rows).where('table_id', '=', tableId).where('branch', '=', nameOf(branch)).execute();
-  }
 }
 
 export async function acknowledgedBranches(db: CatalogDb): Promise<readonly AcknowledgedBranch[]> {

@@ -118,14 +118,10 @@ export async function abandonCreation(db: CatalogDb, creation: Creation): Promis
   if (reserved !== undefined) await releaseLocation(db, reserved.location, 'discarded');
 }
 
-export async function isLocationFresh(db: CatalogDb, location: Location): Promise<boolean> {
-  const known = await db.selectFrom('locations').select('state').where('location', '=', location).executeTakeFirst();
-  return known === undefined;
-}
-
 /** A location that was fresh when the caller chose it and is used now went to a concurrent create. */
 export async function claimFresh(db: CatalogDb, location: Location, ref: TableRef): Promise<void> {
-  if (!(await isLocationFresh(db, location))) throw concurrentCreate(ref);
+  const known = await db.selectFrom('locations').select('state').where('location', '=', location).executeTakeFirst();
+  if (known !== undefined) throw concurrentCreate(ref);
   await db
     .insertInto('locations')
     .values({ location, state: 'live', owner: tablePathOf(ref) })

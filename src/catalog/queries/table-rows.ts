@@ -50,28 +50,18 @@ export async function listTables(
   namespace: NamespacePath,
   page: TablePageRequest,
 ): Promise<readonly ListedTable[]> {
+  const { after, includeBelow = false } = page;
   await requireNamespace(db, namespace);
+  const at = namespacePathOf(namespace);
+  const { from, to } = boundsBelow(at);
+  const cursor = includeBelow ? 'path' : 'name';
   const rows = await tablePage(db, page)
-    .where('namespace', '=', namespacePathOf(namespace))
-    .$if(page.after !== undefined, (query) => query.where('name', '>', page.after as ObjectName))
-    .orderBy('name')
+    .$if(!includeBelow, (query) => query.where('namespace', '=', at))
+    .$if(includeBelow && namespace.length > 0, (query) => query.where('path', '>', from).where('path', '<', to))
+    .$if(after !== undefined, (query) => query.where(cursor, '>', after as ObjectName & FullPath))
+    .orderBy(cursor)
     .execute();
-  return rows.map((row) => ({ ...recordOf(row), cursor: row.name }));
-}
-
-export async function listAllTables(
-  db: CatalogDb,
-  path: NamespacePath,
-  page: TablePageRequest,
-): Promise<readonly ListedTable[]> {
-  await requireNamespace(db, path);
-  const { from, to } = boundsBelow(namespacePathOf(path));
-  const rows = await tablePage(db, page)
-    .$if(path.length > 0, (query) => query.where('path', '>', from).where('path', '<', to))
-    .$if(page.after !== undefined, (query) => query.where('path', '>', page.after as FullPath))
-    .orderBy('path')
-    .execute();
-  return rows.map((row) => ({ ...recordOf(row), cursor: row.path }));
+  return rows.map((row) => ({ ...recordOf(row), cursor: row[cursor] }));
 }
 
 export async function insertTable(db: CatalogDb, record: TableRecord): Promise<void> {

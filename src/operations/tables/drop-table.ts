@@ -42,7 +42,7 @@ export const dropTable =
 export const deregisterTable =
   (deps: RemovalDeps) =>
   async (command: Removal, _scope?: RequestScope, answered?: AnswerOf<TableDescription>): Promise<TableDescription> =>
-    (await remove(deps, command, answered, (ref, answer) => deps.catalog.deregisterTable(ref, answer))).description;
+    (await remove(deps, command, answered, (ref, answer) => deps.catalog.dropTable(ref, answer, 'left'))).description;
 
 /** By `fromCatalog`, which records the answer with the removal. */
 async function remove(

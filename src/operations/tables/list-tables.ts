@@ -8,8 +8,9 @@ import { flag, type Page, readFlag, readPage } from '../../wire/query-parameters
 import { type Listing, type Visible, visiblePage } from '../visible-page.ts';
 
 interface ListTablesCommand {
-  /** `below`: also the tables of all namespaces in it. */
-  readonly namespace: NamespacePath | { readonly below: NamespacePath };
+  readonly namespace: NamespacePath;
+  /** Also the tables of all namespaces in it. */
+  readonly includeBelow: boolean;
   readonly page: Page;
   readonly includeDeclared: boolean;
   readonly visible: Visible<TableRef>;
@@ -18,13 +19,10 @@ interface ListTablesCommand {
 /** The tables directly in one namespace, or all, by name. `NamespaceNotFound`. */
 const listTables =
   ({ catalog }: { catalog: TableCatalog }) =>
-  async ({ namespace, page, includeDeclared, visible }: ListTablesCommand): Promise<Listing<TableRef>> => {
+  async ({ namespace, page, visible, ...which }: ListTablesCommand): Promise<Listing<TableRef>> => {
     const { items, next } = await visiblePage(
       page,
-      (at) =>
-        'below' in namespace
-          ? catalog.listAllTables(namespace.below, { ...at, includeDeclared })
-          : catalog.listTables(namespace, { ...at, includeDeclared }),
+      (at) => catalog.listTables(namespace, { ...at, ...which }),
       ({ cursor }) => cursor,
       ({ ref }) => visible(ref),
     );
@@ -55,7 +53,7 @@ export const listTablesRoute = jsonRoute(listTables, {
   body: Nothing,
   answer: async (operation, { target: namespace }, input) => {
     if (namespace.length === 0) input.database.requireNamed();
-    const { items, next } = await operation({ namespace, ...readListing(input) });
+    const { items, next } = await operation({ namespace, includeBelow: false, ...readListing(input) });
     return { tables: items.map(({ name }) => name), page_token: next };
   },
 });
@@ -71,11 +69,10 @@ export const listAllTablesRoute = jsonRoute(listTables, {
   query: listingParameters,
   answers: TableNames,
   body: Nothing,
-  answer: async (operation, { target: root, delimiter }, input) => {
+  answer: async (operation, { target: namespace, delimiter }, input) => {
     const { database, hasTrailingSlash } = input;
     if (hasTrailingSlash) database.requireNamed();
-    const namespace = hasTrailingSlash ? root : { below: root };
-    const { items, next } = await operation({ namespace, ...readListing(input) });
+    const { items, next } = await operation({ namespace, includeBelow: !hasTrailingSlash, ...readListing(input) });
     return { tables: items.map((table) => showTable(database.shown(table), delimiter)), page_token: next };
   },
 });

@@ -5,6 +5,7 @@ import type { TableId, TransactionId } from '#src/kernel/ids.ts';
 import {
   all,
   createTable,
+  isFresh,
   path,
   place,
   publicationOf,
@@ -27,7 +28,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       const creation = await catalog.reserveCreation(table('t'), undefined, place('1'));
       assert.deepEqual({ ...creation, id: '' }, { id: '', ref: table('t'), location: '1' });
       assert.equal(await catalog.findTable(table('t')), undefined);
-      assert.deepEqual(await catalog.listAllTables([], all), []);
+      assert.deepEqual(await catalog.listTables([], { ...all, includeBelow: true }), []);
       assert.deepEqual((await catalog.unfinished()).creations, [creation]);
       const publication = publicationOf('tx', { properties: { a: 'b' }, storageOptions: { c: 'd' } });
       const made = await catalog.publishCreation(creation, publication);
@@ -71,8 +72,8 @@ export function createsContract(open: () => Promise<Catalog>): void {
       assert.equal(won.length, 1);
       for (const reason of lost) refusal('ConcurrentCreate')(reason);
       assert.deepEqual((await catalog.unfinished()).creations, won);
-      const fresh = await Promise.all(attempts.map((_, number) => catalog.isLocationFresh(place(`${number}`))));
-      assert.equal(fresh.filter((isFresh) => isFresh).length, 9);
+      const fresh = await Promise.all(attempts.map((_, number) => isFresh(catalog, place(`${number}`))));
+      assert.equal(fresh.filter(Boolean).length, 9);
     });
 
     test('a reservation stands only on what its caller saw under the name', async () => {
@@ -132,11 +133,11 @@ export function createsContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await catalog.findTable(table('t')), declared);
     });
 
-    for (const end of ['dropTable', 'deregisterTable'] as const) {
-      test(`a create keeps the place it writes to through a ${end} of the declared table (P1)`, async () => {
+    for (const files of ['discarded', 'left'] as const) {
+      test(`a create keeps the place it writes to through a drop of the declared table that leaves its files ${files} (P1)`, async () => {
         const declared = await catalog.declareTable(table('t'), place('1'), {});
         const creation = await catalog.reserveCreation(table('t'), declared.id, place('1'));
-        await catalog[end](table('t'));
+        await catalog.dropTable(table('t'), undefined, files);
         assert.deepEqual((await catalog.unfinished()).discarded, []);
         await rejects(register(catalog, table('u'), place('1')), 'InvalidInput');
         await catalog.abandonCreation(creation);
@@ -166,7 +167,7 @@ export function createsContract(open: () => Promise<Catalog>): void {
       await catalog.forgetDiscarded(place('1'));
       const published = await catalog.reserveCreation(table('b'), undefined, place('2'));
       await catalog.publishCreation(published, publicationOf('tx'));
-      await catalog.deregisterTable(table('b'));
+      await catalog.dropTable(table('b'), undefined, 'left');
       for (const creation of [abandoned, published]) await catalog.abandonCreation(creation);
       assert.deepEqual(await catalog.unfinished(), { creations: [], discarded: [] });
     });

@@ -41,6 +41,10 @@ export const refusal =
 
 export const rejects = (work: Promise<unknown>, kind: ErrorName): Promise<void> => assert.rejects(work, refusal(kind));
 
+/** No table, reservation or discarded location ever had it. */
+export const isFresh = async (catalog: Catalog, location: Location): Promise<boolean> =>
+  (await catalog.locationsAt(location, 'exact')).every((known) => known.location !== location);
+
 /** Walks a listing two names at a time, as a client that pages does. */
 export async function paged<Item>(
   list: (page: PageRequest) => Promise<readonly Item[]>,

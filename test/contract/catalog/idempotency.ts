@@ -65,7 +65,7 @@ export function idempotencyContract(open: () => Promise<Catalog>): void {
         (answer) => catalog.dropNamespace(path('n'), () => answer),
         (answer) => catalog.declareTable(ref, place('1'), {}, () => answer),
         (answer) => catalog.renameTable(ref, other, () => answer),
-        (answer) => catalog.deregisterTable(other, () => answer),
+        (answer) => catalog.dropTable(other, () => answer, 'left'),
         async (answer) => {
           const seen = await catalog.locationsAt(place('1'), 'exact');
           const adoption = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog } from '#src/catalog/port.ts';
-import { createTable, place, register, rejects, table } from './fixtures.ts';
+import { createTable, isFresh, place, register, rejects, table } from './fixtures.ts';
 
 export function locationsContract(open: () => Promise<Catalog>): void {
   describe('locations on storage', () => {
@@ -12,17 +12,17 @@ export function locationsContract(open: () => Promise<Catalog>): void {
     afterEach(() => catalog.close());
 
     test('a location is fresh until it is given out, and never again (P1)', async () => {
-      assert.equal(await catalog.isLocationFresh(place('1')), true);
-      for (const [number, end] of (['dropTable', 'deregisterTable'] as const).entries()) {
+      assert.equal(await isFresh(catalog, place('1')), true);
+      for (const [number, end] of (['discarded', 'left'] as const).entries()) {
         await catalog.declareTable(table('t'), place(`${number}`), {});
-        assert.equal(await catalog.isLocationFresh(place(`${number}`)), false);
-        await catalog[end](table('t'));
+        assert.equal(await isFresh(catalog, place(`${number}`)), false);
+        await catalog.dropTable(table('t'), undefined, end);
         await catalog.forgetDiscarded(place(`${number}`));
-        assert.equal(await catalog.isLocationFresh(place(`${number}`)), false, end);
+        assert.equal(await isFresh(catalog, place(`${number}`)), false, end);
       }
       await catalog.abandonCreation(await catalog.reserveCreation(table('t'), undefined, place('2')));
       await catalog.forgetDiscarded(place('2'));
-      assert.equal(await catalog.isLocationFresh(place('2')), false);
+      assert.equal(await isFresh(catalog, place('2')), false);
     });
 
     test('a location that is used is not given to a declared table or a create (P1)', async () => {
@@ -30,7 +30,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       await catalog.declareTable(table('b'), place('discarded'), {});
       await catalog.dropTable(table('b'));
       await catalog.declareTable(table('c'), place('retired'), {});
-      await catalog.deregisterTable(table('c'));
+      await catalog.dropTable(table('c'), undefined, 'left');
       for (const used of ['live', 'discarded', 'retired']) {
         await rejects(catalog.declareTable(table('t'), place(used), {}), 'ConcurrentCreate');
         await rejects(catalog.reserveCreation(table('t'), undefined, place(used)), 'ConcurrentCreate');
@@ -39,7 +39,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
 
     test('a deregistered location can be registered again, under any name', async () => {
       await createTable(catalog, table('a'), place('1'));
-      await catalog.deregisterTable(table('a'));
+      await catalog.dropTable(table('a'), undefined, 'left');
       const adopted = await register(catalog, table('b'), place('1'));
       assert.equal(adopted.location, '1');
       await catalog.dropTable(table('b'));
@@ -62,7 +62,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
         (await catalog.locationsAt(place(location), 'exact')).map(({ owner, state }) => [owner?.name, state]);
       await createTable(catalog, table('a'), place('1'));
       assert.deepEqual(await known('1'), [['a', 'held']]);
-      await catalog.deregisterTable(table('a'));
+      await catalog.dropTable(table('a'), undefined, 'left');
       assert.deepEqual(await known('1'), [['a', 'left']]);
       await register(catalog, table('b'), place('1'));
       assert.deepEqual(await known('1'), [['b', 'held']]);
@@ -102,11 +102,11 @@ export function locationsContract(open: () => Promise<Catalog>): void {
 
     test('a location that changed hands since it was looked at is not adopted (P9)', async () => {
       await createTable(catalog, table('a'), place('1'));
-      await catalog.deregisterTable(table('a'));
+      await catalog.dropTable(table('a'), undefined, 'left');
       const seen = await catalog.locationsAt(place('1'), 'exact');
       await register(catalog, table('b'), place('1'));
       await rejects(register(catalog, table('c'), place('1'), { seen }), 'ConcurrentCreate');
-      await catalog.deregisterTable(table('b'));
+      await catalog.dropTable(table('b'), undefined, 'left');
       await rejects(register(catalog, table('c'), place('1'), { seen }), 'ConcurrentCreate');
       await rejects(register(catalog, table('c'), place('1'), { seen: [] }), 'ConcurrentCreate');
       assert.equal(await catalog.findTable(table('c')), undefined);
@@ -117,7 +117,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       await createTable(catalog, table('u'), place('2'));
       await rejects(register(catalog, table('t'), place('2'), { replaces: first.id }), 'InvalidInput');
       assert.deepEqual(await catalog.findTable(table('t')), first);
-      await catalog.deregisterTable(table('u'));
+      await catalog.dropTable(table('u'), undefined, 'left');
       const second = await register(catalog, table('t'), place('2'), { replaces: first.id });
       assert.deepEqual([second.location, second.id === first.id], ['2', false]);
       await rejects(register(catalog, table('t'), place('1'), { replaces: first.id }), 'ConcurrentCreate');
@@ -135,7 +135,7 @@ export function locationsContract(open: () => Promise<Catalog>): void {
       for (const gone of ['b', 'b', 'live', 'never']) await catalog.forgetDiscarded(place(gone));
       assert.deepEqual((await catalog.unfinished()).discarded, ['a']);
       await rejects(register(catalog, table('t'), place('live')), 'InvalidInput');
-      assert.equal(await catalog.isLocationFresh(place('never')), true);
+      assert.equal(await isFresh(catalog, place('never')), true);
     });
   });
 }

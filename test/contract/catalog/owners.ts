@@ -249,7 +249,7 @@ export function ownersContract(open: () => Promise<SharedDatabase>): void {
         await rejects(zombie.catalog.publishCreation(creation, publicationOf('p')), 'WriterMoved');
         await owner.catalog.abandonCreation(creation);
         await rejects(zombie.catalog.dropTable(ref), 'WriterMoved');
-        await rejects(zombie.catalog.deregisterTable(ref), 'WriterMoved');
+        await rejects(zombie.catalog.dropTable(ref, undefined, 'left'), 'WriterMoved');
         await rejects(zombie.catalog.renameTable(ref, table('u')), 'WriterMoved');
         await rejects(zombie.catalog.declareTable(table('never claimed'), place('3'), {}), 'WriterMoved');
         assert.equal((await owner.catalog.findTable(ref))?.id, tableId);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog } from '#src/catalog/port.ts';
-import { all, createTable, oddNames, paged, path, place, register, rejects, table } from './fixtures.ts';
+import { all, createTable, isFresh, oddNames, paged, path, place, register, rejects, table } from './fixtures.ts';
 
 export function tablesContract(open: () => Promise<Catalog>): void {
   describe('tables', () => {
@@ -54,7 +54,7 @@ export function tablesContract(open: () => Promise<Catalog>): void {
       await rejects(register(catalog, table('sales', 't'), place('2')), 'TableAlreadyExists');
       await rejects(catalog.declareTable(table('other', 't'), place('2'), {}), 'NamespaceNotFound');
       await rejects(register(catalog, table('other', 't'), place('2')), 'NamespaceNotFound');
-      assert.equal(await catalog.isLocationFresh(place('2')), true, 'a refusal uses no place up');
+      assert.equal(await isFresh(catalog, place('2')), true, 'a refusal uses no place up');
     });
 
     test('a name that a create holds can be neither declared nor registered', async () => {
@@ -95,17 +95,20 @@ export function tablesContract(open: () => Promise<Catalog>): void {
         await catalog.declareTable(table(...names), place(names.join('/')), {});
       }
       const cursors = await paged(
-        (page) => catalog.listAllTables([], { ...page, includeDeclared: true }),
+        (page) => catalog.listTables([], { ...page, includeDeclared: true, includeBelow: true }),
         ({ cursor }) => cursor,
       );
-      const listed = await catalog.listAllTables([], all);
+      const listed = await catalog.listTables([], { ...all, includeBelow: true });
       assert.deepEqual(
         listed.map(({ ref, cursor }) => [[...ref.namespace, ref.name], cursor]),
         ordered.map((names, index) => [names, cursors[index]]),
       );
       assert.equal(cursors.length, ordered.length);
       const below = async (...names: string[]) =>
-        (await catalog.listAllTables(path(...names), all)).map(({ ref }) => [...ref.namespace, ref.name]);
+        (await catalog.listTables(path(...names), { ...all, includeBelow: true })).map(({ ref }) => [
+          ...ref.namespace,
+          ref.name,
+        ]);
       assert.deepEqual(await below('a'), [
         ['a', 'a'],
         ['a', 'b', 'z'],
@@ -121,7 +124,7 @@ export function tablesContract(open: () => Promise<Catalog>): void {
       const names = (await catalog.listTables(path('sales'), page)).map((record) => record.ref.name);
       assert.deepEqual(names, ['d', 'e']);
       assert.deepEqual(
-        (await catalog.listAllTables([], page)).map((record) => record.ref.name),
+        (await catalog.listTables([], { ...page, includeBelow: true })).map((record) => record.ref.name),
         ['d', 'e'],
       );
     });
@@ -136,10 +139,10 @@ export function tablesContract(open: () => Promise<Catalog>): void {
 
     test('a deregistered table is gone, and its files are left alone', async () => {
       const made = await createTable(catalog, table('sales', 't'), place('1'));
-      assert.deepEqual(await catalog.deregisterTable(table('sales', 't')), made);
+      assert.deepEqual(await catalog.dropTable(table('sales', 't'), undefined, 'left'), made);
       assert.equal(await catalog.findTable(table('sales', 't')), undefined);
       assert.deepEqual(await catalog.unfinished(), { creations: [], discarded: [] });
-      await rejects(catalog.deregisterTable(table('sales', 't')), 'TableNotFound');
+      await rejects(catalog.dropTable(table('sales', 't'), undefined, 'left'), 'TableNotFound');
     });
 
     test('a name that was dropped can be taken again, by another table with another id', async () => {
