@@ -80,12 +80,17 @@ function nearestTo(name: string, known: Named, at: string, { parameters, fields,
 
 /** Words of other programs for the same thing. A short one would be near to everything. */
 const synonyms = [
-  ['filter', 'where', 'condition', 'predicate', 'only_if', 'when_matched_update_all_filt'],
-  ['k', 'limit', 'top_k'],
+  ['filter', 'where', 'condition', 'predicate', 'only_if', 'expression', 'when_matched_update_all_filt'],
+  ['k', 'limit', 'top_k', 'num_results', 'max_results'],
+  ['offset', 'skip'],
+  ['version', 'snapshot', 'at_version'],
+  ['ascending', 'descending', 'desc', 'direction', 'order'],
+  ['full_text_query', 'full_text', 'full_text_search', 'text_query', 'fts_query'],
   ['columns', 'select', 'projection'],
   ['order_by', 'sort'],
   ['distance_type', 'metric'],
   ['vector', 'query_vector'],
+  ['single_vector', 'vector', 'values'],
   ['vector_column', 'vector_column_name'],
 ];
 
