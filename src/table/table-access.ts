@@ -52,11 +52,17 @@ export class TableAccess {
     this.#whileStorageAnswers = whileStorageAnswers;
   }
 
-  /** `TableNotFound`. */
+  /** `TableNotFound`; why it cannot be read, where a program has written a dataset for a declared table. */
   async find(table: TableRef): Promise<TableRecord> {
+    const record = await this.known(table);
+    return record.state === 'declared' ? this.#adopted(record) : record;
+  }
+
+  /** As the catalog has it, whatever is on storage: for what needs the name alone. `TableNotFound`. */
+  async known(table: TableRef): Promise<TableRecord> {
     const record = await this.#catalog.findTable(table);
     if (record === undefined) throw tableNotFound(table);
-    return record.state === 'declared' ? this.#adopted(record) : record;
+    return record;
   }
 
   /**

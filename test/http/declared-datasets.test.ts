@@ -1,6 +1,6 @@
 /** Declared tables whose dataset a program of files writes: through the service from version 1, or past it. */
 import assert from 'node:assert/strict';
-import { cpSync } from 'node:fs';
+import { cpSync, existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
@@ -62,5 +62,30 @@ describe('a declared table whose dataset a program of files writes', () => {
     const { is_only_declared, properties } = succeeded(await post('past/describe'));
     assert.deepEqual([is_only_declared, properties], [false, { a: 'b' }]);
     await isWritten('past');
+  });
+
+  test('that cannot be read is refused to readers, and its name is renamed, dropped and deregistered', async () => {
+    const dataset = await ofTwoRows(temporaryFolder(later));
+    const torn = readManifest(join(dataset, '_versions'), 1)!;
+    writeFileSync(torn.path, torn.bytes.subarray(9));
+    for (const name of ['torn', 'kept']) {
+      succeeded(await post(`${name}/declare`));
+      cpSync(dataset, pathOf(name), { recursive: true });
+      refused(await post(`${name}/count_rows`), 500, 19, /damaged/);
+      refused(await post(`${name}/create`, people([1], 'x')), 400, 19, /deregister the table .* or drop the table/);
+    }
+    succeeded(await post('torn/rename', { new_table_name: 'moved' }));
+    succeeded(await post('moved/drop'));
+    assert.ok(!existsSync(pathOf('torn')));
+    succeeded(await post('kept/deregister'));
+    assert.ok(existsSync(pathOf('kept')));
+    for (const name of ['torn', 'moved', 'kept']) refused(await post(`${name}/describe`), 404, 4);
+  });
+
+  test('goes with its files when it is dropped before anybody has looked', async () => {
+    succeeded(await post('unseen/declare'));
+    cpSync(await ofTwoRows(temporaryFolder(later)), pathOf('unseen'), { recursive: true });
+    succeeded(await post('unseen/drop'));
+    assert.ok(!existsSync(pathOf('unseen')));
   });
 });

@@ -52,7 +52,7 @@ async function remove(
   fromCatalog: TableCatalog['dropTable'],
 ) {
   const describe = (record: TableRecord) => access.describe(record, undefined);
-  await access.find(table);
+  await access.known(table);
   const leave = await locks.lockExclusive(table, neverAborts);
   try {
     const record = await fromCatalog(table, answeredBy(answered, describe));

@@ -33,10 +33,10 @@ export const renameTable =
     _scope?: RequestScope,
     answered?: AnswerOf<void>,
   ): Promise<void> => {
-    await access.find(table);
+    await access.known(table);
     const leave = await locks.lockExclusive(table, neverAborts);
     try {
-      await recoveryMarks.closeTable(await access.find(table));
+      await recoveryMarks.closeTable(await access.known(table));
       const { location } = await catalog.renameTable(
         table,
         to,
