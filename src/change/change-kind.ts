@@ -4,6 +4,7 @@ import { factsOf, type ManifestChange } from '../engine/port/change.ts';
 import type { ChangeLimits } from '../engine/port/change-limits.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import { paired } from '../kernel/paired.ts';
 import { principalKey } from '../kernel/request-scope.ts';
 import {
   type Committed,
@@ -50,7 +51,7 @@ async function commitSteps(
     if (steps.length > 1 && !shadow.isPrivate) throw hasNoShadow();
     const each: StepTotals[] = [];
     for (const step of steps) each.push(await run(shadow, step, request));
-    if (steps.every((step, index) => changesRowsOnly(step) && isNothing(each[index]!))) {
+    if (paired(steps, each).every(([step, totals]) => changesRowsOnly(step) && isNothing(totals))) {
       return unchanged([request], head);
     }
     head.note?.([sumOf(each)]);

@@ -21,6 +21,7 @@ import { readSchemaTable } from '../arrow/schema/read-schema.ts';
 import type { DataType, Field } from '../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../arrow/stream/joined-dictionaries.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { paired } from '../kernel/paired.ts';
 import type { InputFile } from './input-file.ts';
 import type { RowMessage } from './row-messages.ts';
 
@@ -31,7 +32,7 @@ interface SentMessage extends Message {
 }
 
 interface SentRows {
-  /** Of whose bytes nobody else has a use. */
+  /** In bytes that may be changed: nobody else reads them. */
   readonly schema: FlatTable;
   readonly messages: AsyncIterable<SentMessage>;
 }
@@ -204,7 +205,7 @@ class PlainRows {
     for (let row = 0; row < rows; row += rowsOfSlice) {
       const runs = rowsBetween(row, Math.min(row + rowsOfSlice, rows));
       const plan = new BatchPlan();
-      for (const [i, field] of this.#fields.entries()) plan.addColumn(field, [{ data: columns[i]!, runs }]);
+      for (const [field, data] of paired(this.#fields, columns)) plan.addColumn(field, [{ data, runs }]);
       // Memory that goes to the thread which sends it is gone here.
       for (const bytes of [...this.#dictionaries.values()].flat())
         yield { bytes: Buffer.from(bytes), kind: 'dictionary batch', rows: 0, ...share };

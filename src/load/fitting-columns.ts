@@ -10,6 +10,7 @@ import { asBuffer, type Block, bytesOfMessage } from '../arrow/format/ipc-file.t
 import { type FlatTable, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
 import { type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
+import { paired } from '../kernel/paired.ts';
 import { cellOf } from '../rows/answers/cell-text.ts';
 import { TextOut } from '../rows/answers/text-out.ts';
 import { ColumnMaker } from '../rows/bodies/column-maker.ts';
@@ -75,9 +76,8 @@ class FittingColumns {
 
   #schema(bytes: Uint8Array): Uint8Array {
     const schema = tableOf(bytes);
-    const fields = [...schema.tables(1)];
-    const become = this.#columns.map(({ from, to }, i) =>
-      from === to ? fields[i]! : [...tableOf(schemaBytes([to])).tables(1)][0]!,
+    const become = paired(this.#columns, [...schema.tables(1)]).flatMap(([{ from, to }, field]) =>
+      from === to ? field : [...tableOf(schemaBytes([to])).tables(1)],
     );
     return schemaOfFields(become, schema);
   }
@@ -98,8 +98,7 @@ class FittingColumns {
     const fields = this.#columns.map(({ from }) => ({ ...from, nullable: true }));
     const read = readBatch(batch, fields);
     const plan = new BatchPlan();
-    for (const [i, data] of read.entries()) {
-      const { from, to } = this.#columns[i]!;
+    for (const [{ from, to }, data] of paired(this.#columns, read)) {
       const fitted = from === to ? data : this.#converted(from, data, to, batch.rows);
       plan.addColumn(to, [{ data: fitted, runs: allRows(batch.rows) }]);
     }

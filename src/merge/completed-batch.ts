@@ -49,7 +49,7 @@ const mostStoredBytes = 256 * 2 ** 20;
 async function readStored(batch: Batch, read: ReadRows): Promise<StoredStructs> {
   const { first, hasher } = batch;
   const sought = soughtKeys(batch);
-  const names = [...new Set(first.absent.map(({ path }) => path.segments[0]!))];
+  const names = [...new Set(first.absent.flatMap(({ path }) => path.segments.slice(0, 1)))];
   const keyColumns = first.on.map((path, i) => ({ name: `key_${i}`, expression: sqlFieldPath(path) }));
   const structs = names.map((name) => ({ name, expression: sqlFieldPath({ segments: [name] }) }));
   const keyPaths = keyColumns.map(({ name }) => ({ segments: [name] }));

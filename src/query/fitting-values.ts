@@ -16,6 +16,7 @@ import type { Snapshot } from '../engine/port/dataset.ts';
 import type { QuerySpec, RowQueries } from '../engine/port/query-spec.ts';
 import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { paired } from '../kernel/paired.ts';
 import {
   hasInexactNumber,
   infiniteByDefinition,
@@ -296,6 +297,6 @@ function batchesOf(file: IpcFile): readonly ReadonlyMap<string, ColumnData>[] {
   const { fields } = readSchemaOfIpcFile(file);
   return readFooter(file).batches.map((block) => {
     const columns = readBatch(openBatch(file, block), fields);
-    return new Map(fields.map(({ name }, i) => [name, columns[i]!]));
+    return new Map(paired(fields, columns).map(([{ name }, data]) => [name, data]));
   });
 }

@@ -5,6 +5,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { paired } from '../../kernel/paired.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
 import { bytesOfBits, childrenOf, columnLayout, type DataType, type Field, type IpcChunk } from '../schema/schema.ts';
 import { type BatchBuffers, type BatchNode, bytesOfView, noBytes, noViews, openBatch } from './batch-buffers.ts';
@@ -100,7 +101,7 @@ class BatchCursor {
     const offsets = offsetBytes === 0 ? noOffsets : readOffsets(packed, offsetBytes, length, limit);
     if (isText(field.type) && offsetBytes > 0) requireUtf8(bytes, offsets);
     const column = { length, validity, bytes, offsets, children };
-    for (const [i, child] of fields.entries()) requireValues(child, children[i]!, field, column);
+    for (const [child, data] of paired(fields, children)) requireValues(child, data, field, column);
     return column;
   }
 

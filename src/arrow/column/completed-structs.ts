@@ -2,6 +2,8 @@
  * Structs of a source, of which some fields were not sent, completed by the structs that a table holds. A struct is NULL where both
  * are; where only one of them is, its fields count as NULL.
  */
+
+import { paired } from '../../kernel/paired.ts';
 import { copyOf, writeFile } from '../format/ipc-file.ts';
 import { refuseColumn } from '../schema/field-path.ts';
 import type { AbsentField } from '../schema/fitted-schema.ts';
@@ -31,9 +33,9 @@ export function completeStructs(chunk: IpcChunk, absent: readonly AbsentField[],
     from += rows;
     const taken = takeRows(storedRows, rowOf);
     const plan = new BatchPlan();
-    for (const [i, field] of chunk.schema.fields.entries()) {
+    for (const [field, sent] of paired(chunk.schema.fields, columns)) {
       const held = taken.get(field.name);
-      const data = held === undefined ? columns[i]! : completion.column(field, columns[i]!, held, rowOf);
+      const data = held === undefined ? sent : completion.column(field, sent, held, rowOf);
       plan.addColumn(field, [{ data, runs: allRows(rows) }]);
     }
     return plan.message(rows);
@@ -47,12 +49,14 @@ export function completeStructs(chunk: IpcChunk, absent: readonly AbsentField[],
 function takeRows(stored: IpcChunk, rowOf: Int32Array): ReadonlyMap<string, ColumnData> {
   const plan = new BatchPlan();
   const { fields } = stored.schema;
-  const [all] = readColumns(stored);
   const runs = rowsInOrder(rowOf.map((row) => Math.max(row, 0)));
-  for (const [i, field] of fields.entries()) plan.addColumn(field, [{ data: all!.columns[i]!, runs }]);
+  for (const { columns } of readColumns(stored))
+    for (const [field, data] of paired(fields, columns)) plan.addColumn(field, [{ data, runs }]);
   const file = writeFile(schemaMessage(stored.file), [], [plan.message(rowOf.length)]);
-  const [taken] = readColumns({ ...stored, ...file, rows: rowOf.length });
-  return new Map(fields.map(({ name }, i) => [name, taken!.columns[i]!]));
+  const names = fields.map(({ name }) => name);
+  return new Map(
+    readColumns({ ...stored, ...file, rows: rowOf.length }).flatMap(({ columns }) => paired(names, columns)),
+  );
 }
 
 /** A bit for each row; undefined where all are one. */
@@ -90,9 +94,9 @@ class Completion {
       found: around.found,
     };
     const validity = either(here.sent, here.stored, length);
-    const children = field.children.map((child, i) => {
+    const children = paired(field.children, paired(sent.children, stored.children)).map(([child, sentAndStored]) => {
       const inner = [...path, child.name];
-      const data = this.#child(child, sent.children[i]!, stored.children[i]!, here, inner);
+      const data = this.#child(child, ...sentAndStored, here, inner);
       return child.nullable ? data : withoutNull(data, both(validity, here.found, length), inner);
     });
     return { ...sent, validity, children };

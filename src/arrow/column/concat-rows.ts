@@ -5,6 +5,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { paired } from '../../kernel/paired.ts';
 import { writeFile } from '../format/ipc-file.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
 import type { Field, IpcChunk } from '../schema/schema.ts';
@@ -42,18 +43,18 @@ const isPlain = ({ dictionary, children }: Field): boolean => dictionary === und
 
 /** What the first schema declares without NULL, the other must not declare with it. */
 const isNoLooser = (first: Field, other: Field): boolean =>
-  (first.nullable || !other.nullable) && first.children.every((child, i) => isNoLooser(child, other.children[i]!));
+  (first.nullable || !other.nullable) && paired(first.children, other.children).every((pair) => isNoLooser(...pair));
 
 /** Metadata can make another type of one, as Arrow's extension types do, so it must agree. */
 const sameMetadata = (first: Field, other: Field): boolean =>
   isDeepStrictEqual(first.metadata, other.metadata) &&
-  first.children.every((child, i) => sameMetadata(child, other.children[i]!));
+  paired(first.children, other.children).every((pair) => sameMetadata(...pair));
 
 const sameColumn = (first: Field, other: Field): boolean =>
   first.name === other.name && sameType(first, other) && isNoLooser(first, other) && sameMetadata(first, other);
 
 const sameColumns = (first: readonly Field[], others: readonly Field[]): boolean =>
-  first.length === others.length && first.every((field, i) => sameColumn(field, others[i]!));
+  first.length === others.length && paired(first, others).every((pair) => sameColumn(...pair));
 
 /**
  * Whether `concatRows` may be given these chunks: the same columns in the same order, none dictionary-encoded, no field

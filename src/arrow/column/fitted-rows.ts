@@ -8,6 +8,7 @@
  */
 import { Builder } from 'flatbuffers';
 import { LancegateError } from '../../kernel/errors.ts';
+import { paired } from '../../kernel/paired.ts';
 import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
 import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
 import { refuseColumn } from '../schema/field-path.ts';
@@ -36,9 +37,9 @@ export function fitRows(chunk: IpcChunk, table: Schema, tableFile: IpcFile): Ipc
   const filler = new Filler();
   const batches = readColumns(chunk).map(({ rows, columns }) => {
     const plan = new BatchPlan();
-    for (const [i, field] of schema.fields.entries()) {
-      const data = filler.column(columns[i]!, fields[i]!, field);
-      plan.addColumn(field, [{ data, runs: allRows(rows) }]);
+    for (const [field, [sent, data]] of paired(schema.fields, paired(fields, columns))) {
+      const fitted = filler.column(data, sent, field);
+      plan.addColumn(field, [{ data: fitted, runs: allRows(rows) }]);
     }
     return plan.message(rows);
   });

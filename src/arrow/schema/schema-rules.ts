@@ -1,6 +1,7 @@
 /** Which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
+import { paired } from '../../kernel/paired.ts';
 import { formatFieldPath, refuseColumn } from './field-path.ts';
 import { absentFields, fittedSchema, isNull, targetOf } from './fitted-schema.ts';
 import { type DataType, type Field, type Schema, typeName } from './schema.ts';
@@ -202,7 +203,7 @@ export function sameType(a: Field, b: Field): boolean {
   return (
     sameValues(a, b) &&
     a.children.length === b.children.length &&
-    a.children.every((child, i) => sameChild(child, b.children[i]!, a.type))
+    paired(a.children, b.children).every(([child, other]) => sameChild(child, other, a.type))
   );
 }
 
@@ -216,7 +217,7 @@ export function requireSameSchema(source: Schema, table: Schema): void {
 }
 
 const sameFields = (a: readonly Field[], b: readonly Field[]): boolean =>
-  a.length === b.length && a.every((field, i) => sameField(field, b[i]!));
+  a.length === b.length && paired(a, b).every((pair) => sameField(...pair));
 
 /** The elements of a fixed-size list are stored without what is not their type. */
 const sameField = (a: Field, b: Field): boolean =>

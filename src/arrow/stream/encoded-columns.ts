@@ -4,6 +4,7 @@
  */
 
 import { invalidInput } from '../../kernel/errors.ts';
+import { paired } from '../../kernel/paired.ts';
 import { openBatch, openDictionary } from '../column/batch-buffers.ts';
 import { BatchPlan, RowPlaces, type Slices } from '../column/batch-plan.ts';
 import { bitAt, type ColumnData, readBatch } from '../column/column-data.ts';
@@ -38,7 +39,7 @@ export class EncodedColumns {
     });
     if (chunk.dictionaries.length === 0) return batches;
     for (const { columns } of batches)
-      for (const [i, field] of fields.entries()) this.#remember(chunk, field, columns[i]!, new Map());
+      for (const [field, data] of paired(fields, columns)) this.#remember(chunk, field, data, new Map());
     return batches;
   }
 
@@ -49,7 +50,7 @@ export class EncodedColumns {
 
   #remember(chunk: IpcChunk, field: Field, data: ColumnData, known: Map<bigint, Values>): void {
     const { dictionary } = field;
-    for (const [i, child] of childrenOf(field).entries()) this.#remember(chunk, child, data.children[i]!, known);
+    for (const [child, inner] of paired(childrenOf(field), data.children)) this.#remember(chunk, child, inner, known);
     if (dictionary === undefined) return;
     const values = known.get(dictionary.id) ?? valuesOf(chunk, field, dictionary.id);
     known.set(dictionary.id, values);
@@ -61,7 +62,7 @@ const valuesOf = (chunk: IpcChunk, field: Field, id: bigint): Values =>
   chunk.dictionaries
     .map((block) => openDictionary(chunk.file, block))
     .filter((dictionary) => dictionary.id === id)
-    .map(({ values }) => readBatch(values, [plain(field)])[0]!);
+    .flatMap(({ values }) => readBatch(values, [plain(field)]));
 
 const plain = (field: Field): Field => ({ ...field, dictionary: undefined, nullable: true });
 

@@ -76,7 +76,9 @@ export class JoinedDictionaries {
       const plan = new BatchPlan();
       plan.addColumn(
         values,
-        parts.map((part) => ({ data: readBatch(part.values, [values])[0]!, runs: allRows(part.values.rows) })),
+        parts.flatMap((part) =>
+          readBatch(part.values, [values]).map((data) => ({ data, runs: allRows(part.values.rows) })),
+        ),
       );
       const rows = parts.reduce((sum, part) => sum + part.values.rows, 0);
       yield dictionaryMessage(dictionary.id, plan.message(rows), false);

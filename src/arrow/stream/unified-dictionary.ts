@@ -1,5 +1,6 @@
 /** One dictionary in place of those that a stream has one after the other for the same columns: a file can hold but one of each id. */
 import { invalidInput } from '../../kernel/errors.ts';
+import { paired } from '../../kernel/paired.ts';
 import type { BatchBuffers } from '../column/batch-buffers.ts';
 import { allRows, BatchPlan, keptRows } from '../column/batch-plan.ts';
 import { bitAt, type ColumnData, readBatch } from '../column/column-data.ts';
@@ -124,8 +125,7 @@ export function withUnifiedIndexes(
 ): MessageToWrite | undefined {
   if (!unified.values().some(({ movesIndexes }) => movesIndexes)) return undefined;
   const plan = new BatchPlan();
-  for (const [i, data] of readBatch(batch, fields).entries()) {
-    const field = fields[i]!;
+  for (const [field, data] of paired(fields, readBatch(batch, fields))) {
     plan.addColumn(field, [{ data: unifiedColumn(field, data, unified, [field.name]), runs: allRows(batch.rows) }]);
   }
   return plan.message(batch.rows);
@@ -134,8 +134,8 @@ export function withUnifiedIndexes(
 function unifiedColumn(field: Field, data: ColumnData, unified: Unified, path: readonly string[]): ColumnData {
   const { dictionary } = field;
   if (dictionary === undefined) {
-    const children = childrenOf(field).map((child, i) =>
-      unifiedColumn(child, data.children[i]!, unified, [...path, child.name]),
+    const children = paired(childrenOf(field), data.children).map(([child, inner]) =>
+      unifiedColumn(child, inner, unified, [...path, child.name]),
     );
     return { ...data, children };
   }

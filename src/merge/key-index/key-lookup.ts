@@ -8,6 +8,7 @@ import type { Snapshot } from '../../engine/port/dataset.ts';
 import type { Projection } from '../../engine/port/merge-spec.ts';
 import { addressOf, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
+import { paired } from '../../kernel/paired.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
 import { readKeys, sqlFieldPath, sqlOneOf } from '../../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../../keys/key-hasher.ts';
@@ -57,7 +58,11 @@ export const keyLiterals = ({ first, requests }: Batch): readonly (readonly stri
 /** True for every row that can match; with several key columns also for some that do not. */
 export function keyFilter(on: readonly FieldPath[], literals: readonly (readonly string[])[]): CheckedSql {
   if (literals.some(({ length }) => length === 0)) return ownSql('false');
-  return ownSql(on.map((path, column) => sqlOneOf(path, literals[column]!)).join(' AND '));
+  return ownSql(
+    paired(on, literals)
+      .map((each) => sqlOneOf(...each))
+      .join(' AND '),
+  );
 }
 
 /** How many rows each of the sought keys has, by its number: of all rows, or of those at some addresses. */

@@ -21,6 +21,7 @@ import { addressOf, placeOf, rowAddress } from '../../engine/port/row-address.ts
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
+import { paired } from '../../kernel/paired.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import { sqlFieldPath, sqlOfOneSpelling } from '../../keys/key-columns.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';
@@ -87,7 +88,10 @@ const promotedKeys = ({ first }: Batch): readonly FieldPath[] =>
   first.on.map((_, index) => ({ segments: [keyColumn(index)] }));
 
 const keyProjections = ({ on, keys }: MergeOfRows): Projection[] =>
-  on.map((path, index) => ({ name: keyColumn(index), expression: sqlOfOneSpelling(path, keys.columns[index]!) }));
+  paired(on, keys.columns).map(([path, column], index) => ({
+    name: keyColumn(index),
+    expression: sqlOfOneSpelling(path, column),
+  }));
 
 const columnProjections = (columns: readonly Field[]): Projection[] =>
   columns.map(({ name }) => ({ name, expression: sqlFieldPath({ segments: [name] }) }));

@@ -5,6 +5,7 @@
 import { bitAt, type ColumnData } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
+import { paired } from '../../kernel/paired.ts';
 import type { VectorText } from '../answer-form.ts';
 import { type Cell, cell, placeOf, type WriteColumn, wordsOf } from './column-cell.ts';
 import { type FixedText, fixedText, type TextOut, viewOf } from './text-out.ts';
@@ -83,7 +84,7 @@ function presentCell(field: Field, data: ColumnData, context: CellContext): Cell
     case 'struct':
       return new ObjectText(
         field.children,
-        field.children.map((child, i) => cellOf(child, data.children[i]!, context)),
+        paired(field.children, data.children).map(([child, inner]) => cellOf(child, inner, context)),
       );
   }
 }

@@ -58,7 +58,7 @@ export class RowText {
       dictionaries
         .map((block) => openDictionary(file, block))
         .filter(({ id }) => id === field.dictionary?.id)
-        .map(({ values }) => readBatch(values, [{ ...field, dictionary: undefined, nullable: true }])[0]!);
+        .flatMap(({ values }) => readBatch(values, [{ ...field, dictionary: undefined, nullable: true }]));
     for (const block of batches) {
       const batch = openBatch(file, block);
       const data = readBatch(batch, all);

@@ -10,6 +10,7 @@ import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { nearest } from '../../kernel/nearest-word.ts';
+import { paired } from '../../kernel/paired.ts';
 import type { RowFormat } from '../answer-form.ts';
 import { textFormatOf } from './body-format.ts';
 import { ColumnMaker } from './column-maker.ts';
@@ -155,10 +156,9 @@ export class RowConversion {
       isText: this.#isCsv,
       takesAny: this.#takesAny,
     });
-    const values = valuesByColumn(fields, rows);
     const plan = new BatchPlan();
-    for (const [i, field] of fields.entries()) {
-      plan.addColumn(field, [{ data: maker.column(field, values[i]!), runs: allRows(rows.length) }]);
+    for (const [field, values] of paired(fields, valuesByColumn(fields, rows))) {
+      plan.addColumn(field, [{ data: maker.column(field, values), runs: allRows(rows.length) }]);
     }
     for (const [id, { field, data }] of maker.dictionaries) {
       const ofDictionary = new BatchPlan();

@@ -12,6 +12,7 @@ import { rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Properties } from '../../../kernel/ids.ts';
+import { paired } from '../../../kernel/paired.ts';
 import {
   listVersions,
   manifestNames,
@@ -178,7 +179,7 @@ export class StagingFolder {
     return (datasetFolder) => {
       const targets = own.map((path) => join(datasetFolder, 'data', basename(path)));
       try {
-        for (const [index, target] of targets.entries()) inFolder(target, () => take(own[index]!, target));
+        for (const [path, target] of paired(own, targets)) inFolder(target, () => take(path, target));
         return targets;
       } catch (error) {
         for (const target of targets) rmSync(target, { force: true });

@@ -7,6 +7,8 @@
  * would make a version in the past, and call it committed. The store refuses requests that arrive late, so a manifest is old enough by
  * the clock of the store (`numberTakenMs`) when none can be on its way (docs/design/storage-and-durability.md).
  */
+
+import { paired } from '../../../kernel/paired.ts';
 import { versionOfManifestKey } from '../../../lance-format/manifest/manifest-files.ts';
 import { areKnownToEngine, parseManifest, showFlags } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
@@ -113,8 +115,8 @@ async function readManifests(
   for (let start = 0; start < unseen.length; start += requestsAtOnce) {
     const some = unseen.slice(start, start + requestsAtOnce);
     const manifests = await Promise.all(some.map(({ key }) => store.get(key)));
-    for (const [index, bytes] of manifests.entries()) {
-      if (bytes !== undefined) spans.add(some[index]!.version, requireKnown(bytes));
+    for (const [{ version }, bytes] of paired(some, manifests)) {
+      if (bytes !== undefined) spans.add(version, requireKnown(bytes));
     }
   }
   const detached = listed.filter(({ key }) => key.endsWith('.manifest') && asVersion(branch, { key }).length === 0);

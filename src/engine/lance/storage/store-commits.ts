@@ -1,6 +1,7 @@
 import { mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { isOutcomeUnknown } from '../../../kernel/errors.ts';
+import { paired } from '../../../kernel/paired.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
@@ -37,7 +38,7 @@ export class StoreCommits implements BranchCommits {
 
   place({ files }: StagedRows): PlacedRows {
     const names = files.map((path) => join('data', basename(path)));
-    const uploads = files.map((path, index) => this.#put(names[index]!, { path }));
+    const uploads = paired(files, names).map(([path, name]) => this.#put(name, { path }));
     const done = Promise.all(uploads).then(() => undefined);
     return {
       done,
