@@ -232,8 +232,6 @@ function zoneName(timezone: string | undefined): string {
   if (/["'\\]/.test(timezone)) throw invalidInput('a time zone with quotes cannot be compared');
   return `Some("${timezone}")`;
 }
-
-const quoteText = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 const hexLiteral = (bytes: Uint8Array): string => `X'${asBuffer(bytes).toString('hex')}'`;
 
 /** `unscaled` with its decimal point, such as `-0.05`. */
@@ -255,7 +253,7 @@ const int64Literal = (value: bigint): string =>
   value === -(2n ** 63n) ? `arrow_cast('${value}', 'Int64')` : String(value);
 
 function plainLiteral(type: DataType, value: RawValue): string {
-  if (typeof value === 'string') return quoteText(value);
+  if (typeof value === 'string') return `'${value.replaceAll("'", "''")}'`;
   if (value instanceof Uint8Array) return hexLiteral(value);
   if (typeof value === 'boolean') return String(value);
   if (type.kind === 'float') return `'${floatText(Number(value))}'`;

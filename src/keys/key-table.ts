@@ -169,11 +169,8 @@ class Slots {
       if (now === undefined) this.#size -= 1;
     }
     // A search ends at the first free slot, so those that became free may hide keys behind them.
-    if (this.#size < before) this.#rebuild(Math.min(this.#count, this.#slotsWanted()));
-  }
-
-  #slotsWanted(): number {
-    return Math.max(firstSlots, Math.ceil(this.#size / (maxLoad / growth)));
+    if (this.#size < before)
+      this.#rebuild(Math.min(this.#count, Math.max(firstSlots, Math.ceil(this.#size / (maxLoad / growth)))));
   }
 
   #addressAt(at: number): RowAddress | undefined {

@@ -252,9 +252,6 @@ const ofHalves =
     return true;
   };
 
-const valueBytes = (values: KeyValues, row: number): number =>
-  values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
-
 export interface KeyMeasure {
   readonly allBytes: number;
   readonly longest: { readonly row: number; readonly bytes: number };
@@ -266,7 +263,8 @@ export function measureKeys(columns: readonly KeyColumn[], rows: number): KeyMea
   let allBytes = 0;
   for (let row = 0; row < rows; row++) {
     let bytes = 0;
-    for (const { values } of columns) bytes += valueBytes(values, row);
+    for (const { values } of columns)
+      bytes += values.form === 'fixed' ? values.widthBytes : values.ends[row]! - values.starts[row]!;
     allBytes += bytes;
     if (bytes > longest.bytes) longest = { row, bytes };
   }

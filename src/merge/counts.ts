@@ -34,7 +34,7 @@ function countsOf(batch: Batch, request: number, rowsBefore: RowsBefore, leavesO
     const isNull = key === -1;
     const isLater = !isNull && batch.hasEarlier(key, request);
     const rows = isNull ? 0 : rowsBefore(key);
-    const surplus = surplusOf(rows, leavesOneRow);
+    const surplus = leavesOneRow ? Math.max(0, rows - 1) : 0;
     const found = rows === 0 && isLater && inserts ? 1 : rows - surplus;
     if (found === 0 && inserts) counts.numInsertedRows += 1;
     if (updates) counts.numUpdatedRows += found;
@@ -42,8 +42,6 @@ function countsOf(batch: Batch, request: number, rowsBefore: RowsBefore, leavesO
   }
   return counts;
 }
-
-const surplusOf = (rows: number, leavesOneRow: boolean): number => (leavesOneRow ? Math.max(0, rows - 1) : 0);
 
 /** The same answer for every key, where the engine's totals leave no doubt; undefined where only the keys can tell. */
 export function rowsBeforeByTotals(batch: Batch, totals: MergeTotals): CountedRows | undefined {

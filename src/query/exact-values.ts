@@ -112,11 +112,9 @@ function typeOfInteger(expression: Computation, types: TypesOfSteps): LongIntege
 }
 
 function computes(expression: Computation): boolean {
-  if (expression.kind === 'negated') return !isNumber(expression.operand);
+  if (expression.kind === 'negated') return !/^[\d.]+$/.test(textOf(expression.operand));
   return expression.kind === 'joined' && '+-*'.includes(expression.operator);
 }
-
-const isNumber = (expression: Computation): boolean => /^[\d.]+$/.test(textOf(expression));
 
 function partsOf(expression: Computation): readonly Computation[] {
   switch (expression.kind) {

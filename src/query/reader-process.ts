@@ -135,7 +135,7 @@ export class ReaderProcess {
       }
     } catch (error) {
       // A reader that dies in the middle of a message breaks the channel; `ended` has the reason.
-      if (!isOfSystem(error)) this.end('protocol');
+      if (!(error instanceof Error && 'code' in error)) this.end('protocol');
     }
   }
 
@@ -240,8 +240,6 @@ function reasonOf({ signal, error }: End): ReaderDeath {
 /** If no file descriptor is left, `stdio` is missing (the types do not say so): then a stream without effect, until 'error'. */
 const channelOf = ({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefined }): Duplex =>
   (stdio?.[3] as Duplex | null | undefined) ?? new PassThrough();
-
-const isOfSystem = (error: unknown): boolean => error instanceof Error && 'code' in error;
 
 /** Ended by the service in normal operation. */
 const isNormal = (reason: ReaderDeath): boolean => ['idle', 'spent', 'stop', 'cancelled'].includes(reason);

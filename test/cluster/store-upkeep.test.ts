@@ -61,6 +61,7 @@ async function upkeepOn(start: StoreUnderTest['start'] | undefined): Promise<voi
     const supersededBeforeMs = Date.now() + numberTakenMs(place.store) + 60_000;
     const { removedVersions, removedBytes } = (await dataset.prune({ ...all, supersededBeforeMs })) ?? assert.fail();
     assert.equal(removedVersions, 4);
+    assert.equal(await dataset.isWhole(1), false);
     assert.ok(removedBytes > 0);
     assert.deepEqual(await versionsOf(await engine.open({ location })), [5]);
     assert.equal((await objectsIn(place, 'data')).length, 1);

@@ -1,6 +1,6 @@
 /** Old versions are removed without the engine: what stays is readable to the last row, also after a crash in the middle. */
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
@@ -8,9 +8,14 @@ import { tableFromArrays } from 'apache-arrow';
 import { removalsAtOnce } from '#src/engine/lance/durability/confirmed-removals.ts';
 import { pruneVersions } from '#src/engine/lance/durability/prune-versions.ts';
 import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
+import { ownFilesOf } from '#src/engine/lance/store/file-spans.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
+import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { manifestFileOf, parseManifest, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
+import * as messages from '#src/lance-format/messages.ts';
+import { edit } from '#src/lance-format/protobuf.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
@@ -85,6 +90,53 @@ describe('removing old versions without room to write (P8)', () => {
     const request = { ...nothingNamed(), keptFromVersion: await dataset.version(), confirm };
     await assert.rejects(pruneVersions(branch, request), { kind: 'WriterMoved' });
     assert.deepEqual([asked, removed], [2, removalsAtOnce]);
+  });
+
+  test('begins with the files of versions, so that a crash leaves none that nothing names', async (t) => {
+    const { datasetPath, dataset } = await oldTable(t);
+    const filesOf = (within: string) => readdirSync(join(datasetPath, within)).length;
+    const before = { versions: filesOf('_versions'), transactions: filesOf('_transactions') };
+    const confirm = () =>
+      filesOf('_transactions') === before.transactions
+        ? Promise.resolve()
+        : Promise.reject(new LancegateError('WriterMoved', 'moved'));
+    const pruning = dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm });
+    await assert.rejects(pruning, { kind: 'WriterMoved' });
+    assert.equal(filesOf('_versions'), before.versions);
+  });
+
+  test('leaves what a detached version names', async (t) => {
+    const { datasetPath, dataset } = await oldTable(t);
+    const versions = join(datasetPath, '_versions');
+    const [first] = (await dataset.versionPage(allVersions)).map(({ manifestPath }) => manifestPath);
+    cpSync(join(datasetPath, first ?? ''), join(versions, 'd7.manifest'));
+    const named = ownFilesOf(parseManifest(readFileSync(join(versions, 'd7.manifest'))));
+    assert.ok(named.length >= 2);
+    await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
+    const weekAgo = new Date(Date.now() - 8 * 24 * 3_600_000);
+    for (const path of filesIn(datasetPath)) utimesSync(join(datasetPath, path), weekAgo, weekAgo);
+    await dataset.merge(upsertOn('id'), rows(0, 5), undefined);
+    await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
+    const left = filesIn(datasetPath);
+    for (const { within } of named) assert.ok(left.includes(within), within);
+  });
+
+  test('looks for what no manifest names once a day where a listing takes many requests', async (t) => {
+    const { datasetPath, dataset } = await oldTable(t);
+    const branch = { ...prunedBranch(datasetPath), orphansSearchedAtMs: 0 };
+    const orphan = '_deletions/0-3-77.arrow';
+    const hourMs = 3_600_000;
+    const prune = (nowMs: number) =>
+      pruneVersions(branch, { ...nothingNamed(), supersededBeforeMs: nowMs, keptFromVersion: 1 });
+    await prune(future);
+    mkdirSync(join(datasetPath, '_deletions'), { recursive: true });
+    writeFileSync(join(datasetPath, orphan), 'cut short');
+    utimesSync(join(datasetPath, orphan), 0, 0);
+    await prune(future + 23 * hourMs);
+    assert.ok(filesIn(datasetPath).includes(orphan));
+    await prune(future + 25 * hourMs);
+    assert.ok(!filesIn(datasetPath).includes(orphan));
+    assert.equal(await dataset.countRows(), 180);
   });
 
   test('leaves the newest version, and not a file of the others', async (t) => {
@@ -186,17 +238,28 @@ describe('removing old versions without room to write (P8)', () => {
     assert.equal((await readAll(folder, branch)).get(6), 140);
   });
 
-  test('removes nothing while a manifest cannot be read', async (t) => {
-    const { datasetPath, dataset } = await oldTable(t);
-    await dataset.createBranch(branch, { branch: undefined, version: 6 });
-    const versions = join(datasetPath, '_versions');
-    const manifest = readdirSync(versions).find((name) => name.endsWith('.manifest')) ?? '';
-    writeFileSync(join(versions, manifest), '');
-    const before = filesIn(datasetPath);
-    const request = { ...nothingNamed(), keptFromVersion: 10 };
-    await assert.rejects(pruneVersions(prunedBranch(datasetPath), request));
-    assert.deepEqual(filesIn(datasetPath), before);
-  });
+  const unreadable: Readonly<Record<string, (manifest: Buffer) => Buffer>> = {
+    'cannot be read': () => Buffer.of(),
+    'has feature flags that are not known': (manifest) => {
+      const { message, ...sections } = sectionsOf(manifest);
+      return manifestFileOf(
+        { ...sections, message: edit(messages.manifest, message, { readerFlags: 2n ** 40n }) },
+        manifest,
+      );
+    },
+  };
+  for (const [what, made] of Object.entries(unreadable)) {
+    test(`removes nothing while a manifest ${what}`, async (t) => {
+      const { datasetPath, dataset } = await oldTable(t);
+      await dataset.createBranch(branch, { branch: undefined, version: 6 });
+      const path = readManifest(join(datasetPath, '_versions'), 3)?.path ?? '';
+      writeFileSync(path, made(readFileSync(path)));
+      const before = filesIn(datasetPath);
+      const request = { ...nothingNamed(), keptFromVersion: 10 };
+      await assert.rejects(pruneVersions(prunedBranch(datasetPath), request), { name: 'MalformedFile' });
+      assert.deepEqual(filesIn(datasetPath), before);
+    });
+  }
 
   test('asks for each file once, however many of the versions name it', async (t) => {
     const { datasetPath, dataset } = await oldTable(t);

@@ -203,12 +203,11 @@ export function sameType(a: Field, b: Field): boolean {
   return (
     sameValues(a, b) &&
     a.children.length === b.children.length &&
-    paired(a.children, b.children).every(([child, other]) => sameChild(child, other, a.type))
+    paired(a.children, b.children).every(
+      ([child, other]) => (child.name === other.name || a.type.kind === 'fixed_size_list') && sameType(child, other),
+    )
   );
 }
-
-const sameChild = (a: Field, b: Field, parent: DataType): boolean =>
-  (a.name === b.name || parent.kind === 'fixed_size_list') && sameType(a, b);
 
 /** Names, order, types, nullability and metadata. The message shows nothing of the table, which its reader may not see. */
 export function requireSameSchema(source: Schema, table: Schema): void {

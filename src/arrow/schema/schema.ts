@@ -46,12 +46,6 @@ export interface Schema {
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-const timestampName = (unit: string, timezone: string | undefined): string =>
-  timezone === undefined ? `timestamp(${unit})` : `timestamp(${unit}, ${timezone})`;
-
-const childNames = (children: readonly Field[]): string =>
-  children.map((child) => `${child.name}: ${typeName(child)}`).join(', ');
-
 function valueTypeName(type: DataType, children: readonly Field[]): string {
   switch (type.kind) {
     case 'int':
@@ -67,7 +61,7 @@ function valueTypeName(type: DataType, children: readonly Field[]): string {
     case 'interval':
       return `${type.kind}(${type.unit})`;
     case 'timestamp':
-      return timestampName(type.unit, type.timezone);
+      return type.timezone === undefined ? `timestamp(${type.unit})` : `timestamp(${type.unit}, ${type.timezone})`;
     case 'fixed_size_binary':
       return `fixed_size_binary(${type.byteWidth})`;
     case 'fixed_size_list':
@@ -77,7 +71,7 @@ function valueTypeName(type: DataType, children: readonly Field[]): string {
     case 'map':
       return `${type.kind}<${children.map(typeName).join()}>`;
     case 'struct':
-      return `struct<${childNames(children)}>`;
+      return `struct<${children.map((child) => `${child.name}: ${typeName(child)}`).join(', ')}>`;
     case 'null':
     case 'bool':
     case 'binary':

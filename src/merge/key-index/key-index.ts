@@ -140,7 +140,8 @@ export class KeyIndex {
     const ids = [...this.#unread];
     if (ids.length === 0) return undefined;
     const rows = this.unreadRows;
-    const addresses = rows <= mostRowsTaken ? this.#addressesIn(ids) : undefined;
+    const addresses =
+      rows <= mostRowsTaken ? ids.flatMap((id) => [...this.tracked.rowsOf(id)].map(addressOf)) : undefined;
     const read: ReadColumns = (columns) =>
       addresses === undefined
         ? dataset.select(columns, addressesIn(ids), readingLimits)
@@ -243,10 +244,6 @@ export class KeyIndex {
   #surplusNow(key: string, except: RowAddress | undefined): RowAddress[] {
     const rows = (this.#surplus.get(key) ?? []).flatMap((row) => this.#rowNow(row) ?? []);
     return rows.filter((row) => except === undefined || !isSame(row, except));
-  }
-
-  #addressesIn(ids: readonly number[]) {
-    return ids.flatMap((id) => [...this.tracked.rowsOf(id)].map(addressOf));
   }
 
   /** Where a row is now that was seen at `address`; undefined where it is gone. */

@@ -55,7 +55,8 @@ export class ByRowAddress {
     const found = index.find(batch.keys);
     if ((!batch.inserts || isFor === 'partial') && found.surplus.size > 0) return 'does not apply';
     const parts = rowsToWrite(batch, found);
-    if (parts.every(isEmpty)) return unchanged(batch.requests, head);
+    if (parts.every(({ chunk, keep }) => chunk.rows === 0 || keep?.includes(1) === false))
+      return unchanged(batch.requests, head);
     // A reader has refreshed the dataset since, or the commit that this one follows was not made.
     if (index.tracked.version !== head.version) return 'overtaken';
     const rows =
@@ -176,8 +177,6 @@ function planning(index: KeyIndex, batch: Batch, parts: readonly RowsOf[], turn:
     },
   };
 }
-
-const isEmpty = ({ chunk, keep }: RowsOf): boolean => chunk.rows === 0 || keep?.includes(1) === false;
 
 /** An upsert writes all rows; a merge that only inserts those of keys that were not found, one that only updates the others. */
 function rowsToWrite(batch: Batch, { rows }: FoundRows): readonly RowsOf[] {

@@ -106,7 +106,7 @@ export class CsvRows implements RowSource {
 /** `lastLine`: a cell may hold line breaks. */
 function rowOf(columns: readonly string[], cells: Cells, lastLine: number): Row {
   const breaks = cells.reduce(
-    (sum, cell) => sum + (typeof cell === 'string' && cell.includes('\n') ? breaksIn(cell) : 0),
+    (sum, cell) => sum + (typeof cell === 'string' && cell.includes('\n') ? cell.split('\n').length - 1 : 0),
     0,
   );
   const place = `line ${lastLine - breaks}`;
@@ -120,8 +120,6 @@ function rowOf(columns: readonly string[], cells: Cells, lastLine: number): Row 
 }
 
 const countOf = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
-
-const breaksIn = (cell: string): number => cell.split('\n').length - 1;
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 

@@ -6,8 +6,6 @@ const newline = 0x0a;
 const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
 const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
 
-const isSpace = (byte: number): boolean => byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d;
-
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** An object in each line. Lines without one are left out. */
@@ -92,7 +90,7 @@ export class JsonRows implements RowSource {
 
   /** Outside of rows. Whether a row begins. */
   #begins(byte: number): boolean {
-    if (isSpace(byte)) return false;
+    if (byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d) return false;
     const expected = this.#expected;
     const isRow = byte === openObject && (expected === 'first row' || expected === 'row');
     if (isRow) this.#depth = 1;

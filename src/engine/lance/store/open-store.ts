@@ -69,12 +69,9 @@ export async function requireAnswer({ store, prefix }: StorePlace, uri: string):
   try {
     for await (const _ of store.list({ prefix, most: 1 })) return;
   } catch (error) {
-    throw storeUnusable(uri, error);
+    throw new StoreUnusable(`${uri} cannot be used: ${faultOf(error)}`, error);
   }
 }
-
-const storeUnusable = (uri: string, fault: unknown): StoreUnusable =>
-  new StoreUnusable(`${uri} cannot be used: ${faultOf(fault)}`, fault);
 
 const racers = 8;
 
