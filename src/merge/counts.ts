@@ -30,11 +30,12 @@ export const countsOfEach = (batch: Batch, rowsBefore: RowsBefore, leavesOneRow:
 function countsOf(batch: Batch, request: number, rowsBefore: RowsBefore, leavesOneRow: boolean): MergeTotals {
   const { updates, inserts } = batch;
   const counts = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
+  const mostLeft = leavesOneRow ? 1 : Number.POSITIVE_INFINITY;
   for (const key of batch.keyOf(request)) {
     const isNull = key === -1;
     const isLater = !isNull && batch.hasEarlier(key, request);
     const rows = isNull ? 0 : rowsBefore(key);
-    const surplus = leavesOneRow ? Math.max(0, rows - 1) : 0;
+    const surplus = Math.max(0, rows - mostLeft);
     const found = rows === 0 && isLater && inserts ? 1 : rows - surplus;
     if (found === 0 && inserts) counts.numInsertedRows += 1;
     if (updates) counts.numUpdatedRows += found;
