@@ -183,7 +183,7 @@ export function engineContract(
       const ids = (await dataset.layout()).fragments.flatMap(({ id }) => (id === undefined ? [] : [id]));
       assert.ok(ids.length > 1);
       const compaction = (await dataset.prepareCompaction(ids)) ?? assert.fail();
-      assert.ok(((await compaction.commit()) ?? 0) > 0);
+      await compaction.commit();
       assert.deepEqual([await idsOf(dataset), (await dataset.layout()).fragments.length], [[2, 3, 7, 8], 1]);
       const { isKnown, moved } = tracked.advance(await dataset.version());
       assert.deepEqual([isKnown, moved?.rows], [true, 4]);
