@@ -2,6 +2,7 @@
 import { parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import type { BranchHead, HeadCommits, Snapshot } from '../engine/port/dataset.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
+import { isMade } from '../engine/port/refusal.ts';
 import type { PreparedCommit, Upkeep } from '../engine/port/upkeep.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import {
@@ -49,11 +50,11 @@ async function commit(request: IndexRequest, head: Head): Promise<Committed> {
 
 /** Writers that change every fragment in place, time and again, leave nothing of an index that was built beside them. */
 async function commitBuilt({ dataset, spec, prepared, prepareLocked }: IndexRequest): Promise<void> {
-  if ((await prepared.commit()) !== undefined) return;
+  if (isMade(await prepared.commit())) return;
   if (resolveField(await dataset.schema(), parseFieldPath(spec.column)) === undefined) throw columnDropped(spec);
   const again = await prepareLocked?.();
   try {
-    if ((await again?.commit()) === undefined) throw columnChanged(spec);
+    if (again === undefined || !isMade(await again.commit())) throw columnChanged(spec);
   } finally {
     again?.discard();
   }

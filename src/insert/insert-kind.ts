@@ -7,6 +7,7 @@ import { formatFieldPath } from '../arrow/schema/field-path.ts';
 import { schemaFingerprint } from '../arrow/schema/read-schema.ts';
 import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { Projection } from '../engine/port/merge-spec.ts';
+import { isMade } from '../engine/port/refusal.ts';
 import type { PreparedRows, Replacing, StagedSource } from '../engine/port/row-address.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -60,7 +61,7 @@ class InsertBatch implements WriteBatch {
     if (mode === 'append' && this.numRows === 0) return unchanged(this.#requests, head);
     head.note?.(this.#totals);
     const written = await this.#commitWritten(head, mode, staged);
-    const made = written === 'refused' ? await this.#commitInShadow(head, mode, staged) : written;
+    const made = written === 'overtaken' || isMade(written) ? written : await this.#commitInShadow(head, mode, staged);
     return made === 'overtaken' ? made : this.#committed(made.version);
   }
 
@@ -71,7 +72,7 @@ class InsertBatch implements WriteBatch {
   async #commitWritten(head: Head, mode: InsertMode, staged: StagedSource | undefined): Promise<Replacing> {
     if (!(await isAtHead(head))) return 'overtaken';
     const { dataset } = head;
-    if (mode === 'overwrite') return staged === undefined ? 'refused' : dataset.overwriteRows(staged);
+    if (mode === 'overwrite') return staged === undefined ? { refused: 'not staged' } : dataset.overwriteRows(staged);
     if (staged !== undefined) return dataset.appendRows(staged);
     this.#prepared ??= dataset.prepareRows(this.#rows);
     return dataset.appendRows(this.#prepared);

@@ -7,6 +7,7 @@ import { connect, Index } from '@lancedb/lancedb';
 import { Field, Int32, LargeBinary, RecordBatch, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
+import { isMade } from '#src/engine/port/refusal.ts';
 import { addressesIn } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { BranchName, Location, Properties } from '#src/kernel/ids.ts';
@@ -55,7 +56,8 @@ async function move(
   const prepared = await dataset.prepareCompaction(ids);
   await meanwhile();
   await dataset.refresh();
-  return prepared?.commit();
+  const outcome = await prepared?.commit();
+  return outcome !== undefined && isMade(outcome) ? outcome.removedFragments : undefined;
 }
 
 const idsOf = async (dataset: Dataset): Promise<number[]> =>

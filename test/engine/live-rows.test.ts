@@ -8,6 +8,7 @@ import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import type { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { isMade } from '#src/engine/port/refusal.ts';
 import type { LiveRows, LiveRowsChange } from '#src/engine/port/row-address.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import type { RowAddress } from '#src/keys/address-remap.ts';
@@ -109,7 +110,7 @@ class TrackedTable {
     const chunk = { file: fileOf(ids, text), rows: ids.length };
     const addresses = replaced.map(({ address }) => address);
     const result = await this.dataset.replaceRows(this.tracked, addresses, chunk);
-    assert.ok(typeof result === 'object', String(result));
+    assert.ok(isMade(result), JSON.stringify(result));
     const at = result.fragments.flatMap(({ id, rows }) =>
       numbersFrom(0, rows).map((offset) => ({ fragment: id, offset })),
     );
@@ -512,7 +513,7 @@ describe('a move that was prepared is given up, with nothing changed, where othe
       await commit(table);
       await table.dataset.refresh();
       const [rows, version] = [await table.rows(), await table.dataset.version()];
-      assert.equal(await move.commit(), undefined);
+      assert.equal(await move.commit(), 'overtaken');
       move.discard();
       assert.deepEqual([...(await table.rows()).values()], [...rows.values()]);
       await table.dataset.refresh();

@@ -7,6 +7,7 @@ import { describe, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
 import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
+import { CommitLoop } from '#src/engine/lance/commit/commit-loop.ts';
 import { ManifestCommit } from '#src/engine/lance/commit/manifest-commit.ts';
 import { Proposals } from '#src/engine/lance/commit/proposals.ts';
 import { Staging } from '#src/engine/lance/commit/staging.ts';
@@ -36,20 +37,25 @@ describe('a version that is a manifest alone', () => {
     const newest = await dataset.version();
     const datasetPath = join(folder, location);
     const inRemoval = new VersionsInRemoval();
-    const commit = new ManifestCommit({
-      ...{ folder: datasetPath, inRemoval, commits: new FolderCommits(datasetPath), fresh },
-      readWhole: (version) => readWholeVersion(datasetPath, version),
+    const versionsFolder = join(datasetPath, '_versions');
+    const commits = new FolderCommits(datasetPath);
+    const head = { isReplaced: false, requireWritable: () => undefined, committedElsewhere: () => undefined };
+    const loop = new CommitLoop({
+      ...{ head: { ...head, readableVersion: async () => newest }, versionsFolder, commits, fresh },
+    });
+    const manifests = new ManifestCommit({
+      ...{ versionsFolder, inRemoval, loop, readWhole: (version) => readWholeVersion(datasetPath, version) },
       proposals: new Proposals({
         ...{ branch: undefined, objectPath: datasetPath, store: new BucketFolder(datasetPath), prefix: '' },
         older: () => undefined,
-        ...{ uri: datasetPath, staging: new Staging(datasetPath), tryVersion: undefined },
+        ...{ versionsFolder, commits, staging: new Staging(datasetPath), tryVersion: undefined },
       }),
     });
-    const restore = (version: number, head: number) => commit.commit(head, { kind: 'restore', version });
+    const restore = (version: number) => manifests.make({ kind: 'restore', version });
     let removals = 0;
     const branch = prunedBranch(datasetPath, async () => {
       removals += 1;
-      await assert.rejects(restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
+      await assert.rejects(restore(newest - 2), { kind: 'TableVersionNotFound' });
     });
     await pruneVersions(branch, {
       ...{ tagged: new Set<number>(), parents: new Set<number>() },
@@ -57,8 +63,8 @@ describe('a version that is a manifest alone', () => {
     });
     assert.ok(removals > 0);
     assert.equal(inRemoval.has(join(datasetPath, '_versions'), newest - 2), false);
-    await assert.rejects(restore(newest - 2, newest), { kind: 'TableVersionNotFound' });
-    assert.deepEqual(await restore(newest - 1, newest), { version: newest + 1 });
+    await assert.rejects(restore(newest - 2), { kind: 'TableVersionNotFound' });
+    assert.deepEqual(await restore(newest - 1), { version: newest + 1 });
     await dataset.refresh();
     assert.equal(await dataset.countRows(), 25);
   });

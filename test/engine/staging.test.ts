@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Table, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
-import { Staging, StagingFolder } from '#src/engine/lance/commit/staging.ts';
+import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
+import { rowFile } from '#src/engine/lance/commit/staged-rows.ts';
+import { rowsIn, Staging, StagingFolder } from '#src/engine/lance/commit/staging.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { readManifest, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
@@ -27,9 +29,11 @@ function places(t: TestContext) {
     dataset,
     memory,
     stagedBeside,
-    staging: new Staging(dataset, new StagingFolder(memory, 'by copying')),
+    staging: new Staging(dataset, new StagingFolder(memory, 'in memory')),
   };
 }
+
+const place = (dataset: string, files: readonly string[]) => new FolderCommits(dataset).place(files.map(rowFile));
 
 const lastDataFile = (manifest: Buffer): string =>
   parseManifest(manifest).files.findLast(({ kind }) => kind === 'data')?.path ?? '';
@@ -39,14 +43,10 @@ test('new rows are staged in memory, and copied from there to where they belong'
   const staged = await staging.stage(rows(5));
   assert.equal(staged.rows, 5);
   assert.deepEqual([readdirSync(memory).length, stagedBeside()], [1, []]);
-  const moved = staged.moveTo(dataset);
-  assert.deepEqual(
-    moved.map((path) => dirname(path)),
-    [join(dataset, 'data')],
-  );
+  place(dataset, staged.files);
   assert.deepEqual(
     readdirSync(join(dataset, 'data')),
-    moved.map((path) => basename(path)),
+    staged.files.map((path) => basename(path)),
   );
   staged.discard();
   assert.deepEqual(readdirSync(memory), []);
@@ -56,7 +56,8 @@ test('many bytes are staged where they belong, from where they are renamed (P7)'
   const { dataset, memory, staging, stagedBeside } = places(t);
   const staged = await staging.stage(rows(300_000));
   assert.deepEqual([existsSync(memory), stagedBeside().length], [false, 1]);
-  assert.equal(staged.moveTo(dataset).length, 1);
+  place(dataset, staged.files);
+  assert.equal(readdirSync(join(dataset, 'data')).length, 1);
 });
 
 test('where there is no room in memory, they are staged where they belong', async (t) => {
@@ -64,33 +65,31 @@ test('where there is no room in memory, they are staged where they belong', asyn
   writeFileSync(memory, 'in the way');
   const staged = await staging.stage(rows(5));
   assert.equal(stagedBeside().length, 1);
-  assert.equal(staged.moveTo(dataset).length, 1);
+  place(dataset, staged.files);
+  assert.equal(readdirSync(join(dataset, 'data')).length, 1);
 });
 
 test('a copy that fails leaves nothing', async (t) => {
   const { dataset, staging } = places(t);
   const staged = await staging.stage(rows(5));
   writeFileSync(join(dataset, 'data'), 'in the way');
-  assert.throws(() => staged.moveTo(dataset), { code: 'ENOTDIR' });
+  assert.throws(() => place(dataset, staged.files), { code: 'ENOTDIR' });
   assert.deepEqual(readdirSync(dataset), ['data']);
 });
 
-for (const taking of ['by renaming', 'by copying'] as const)
-  test(`of two files that are taken ${taking}, the first does not stay where the second cannot follow`, async (t) => {
-    const { dataset, memory } = places(t);
-    mkdirSync(memory);
-    const engine = engineIn(memory);
-    const made = await createDataset(engine, 'two.lance' as Location, rows(5), {});
-    await made.append(rows(5));
-    made.close();
-    const folder = join(memory, 'two.lance');
-    const manifest = readManifest(join(folder, '_versions'), 2)?.bytes ?? Buffer.of();
-    rmSync(join(folder, 'data', lastDataFile(manifest)));
-    await new StagingFolder(memory, taking).use('two', async ({ moverOf }) => {
-      assert.throws(() => moverOf(parseManifest(manifest))(dataset), { code: 'ENOENT' });
-    });
-    assert.deepEqual(readdirSync(join(dataset, 'data')), []);
-  });
+test('of two files that are moved the first is where it was if the second cannot follow', async (t) => {
+  const { dataset, memory } = places(t);
+  mkdirSync(memory);
+  const engine = engineIn(memory);
+  const made = await createDataset(engine, 'two.lance' as Location, rows(5), {});
+  await made.append(rows(5));
+  made.close();
+  const folder = join(memory, 'two.lance');
+  const manifest = readManifest(join(folder, '_versions'), 2)?.bytes ?? Buffer.of();
+  rmSync(join(folder, 'data', lastDataFile(manifest)));
+  assert.throws(() => place(dataset, rowsIn(manifest, folder).files), { code: 'ENOENT' });
+  assert.deepEqual([readdirSync(join(dataset, 'data')), readdirSync(join(folder, 'data')).length], [[], 1]);
+});
 
 test('what cannot be stored is refused, and leaves nothing in memory either', async (t) => {
   const { memory, staging } = places(t);

@@ -75,9 +75,9 @@ for (const [title, prepare] of [
         assert.equal((await table.catalog.recoveryMarks()).length, 1, 'a crash from here on is recovered from');
         writing = write();
         await nextTurnOfTheLoop();
-        const removed = await real?.commit();
+        const outcome = (await real?.commit()) ?? 'overtaken';
         events.push('committed');
-        return removed;
+        return outcome;
       };
       return { commit, discard: () => real?.discard() };
     };
@@ -122,7 +122,7 @@ async function lockBranch(locks: TableLocks, table: Parameters<TableLocks['lockS
 }
 
 test('a compaction that commits meanwhile rule out fails, and lets writers in (P8)', async (t) => {
-  const move = { commit: () => Promise.resolve(undefined), discard: () => undefined };
+  const move = { commit: async () => 'overtaken' as const, discard: () => undefined };
   const { actions, target, locks, ref } = await maintained(t, () => ({ prepareCompaction: async () => move }));
   const compaction = actions.compact(target, { reason: 'small fragments', fragments: [0] }, never);
   await assert.rejects(compaction, { kind: 'ConcurrentModification' });

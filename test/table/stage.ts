@@ -13,6 +13,7 @@ import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
+import { isMade } from '#src/engine/port/refusal.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
 import { indexKind } from '#src/indexing/index-kind.ts';
@@ -334,7 +335,8 @@ export class Stage {
     this.replacements.push('failed');
     await interruptions.merge?.();
     const replaced = await dataset.replaceRows(...args);
-    this.replacements[this.replacements.length - 1] = typeof replaced === 'string' ? replaced : 'made';
+    this.replacements[this.replacements.length - 1] =
+      replaced === 'overtaken' ? replaced : isMade(replaced) ? 'made' : 'refused';
     return replaced;
   }
 

@@ -5,6 +5,7 @@ import type { Branded, Properties } from '../../kernel/ids.ts';
 import type { AddressRemap, RowAddress } from '../../keys/address-remap.ts';
 import type { ChangeLimits } from './change-limits.ts';
 import type { Projection } from './merge-spec.ts';
+import type { CommitOutcome } from './refusal.ts';
 
 /** Where one row is stored, as SQL. No other row ever has the same; a row that moves, as most updates make it, gets another. */
 export type RowAddressSql = Branded<string, 'RowAddressSql'>;
@@ -88,11 +89,8 @@ export interface ReplaceOptions {
   readonly turn?: CommitTurn | undefined;
 }
 
-/**
- * Two outcomes without a commit. `refused`: only the engine may write such rows, or to such a table; the live-row map is as it was,
- * as after an error. `overtaken`: another program has changed rows; the live-row map is of no use any more.
- */
-export type Replacing = Replaced | 'refused' | 'overtaken';
+/** Where it is refused the live-row map is as it was, as after an error; where it is `overtaken` the map is of no use any more. */
+export type Replacing = CommitOutcome<Replaced>;
 
 /**
  * A filter for the rows of some fragments, at least one: the upper half of an address is the fragment. Consecutive fragments share

@@ -1,6 +1,7 @@
 /** Maintenance of a branch: the facts that decide what pays, and the work itself. */
 import type { IndexSpec } from './index-spec.ts';
 import type { CompactionResult, IndexBuildScope } from './reader-work.ts';
+import type { CommitOutcome } from './refusal.ts';
 
 /** How a branch is stored. */
 export interface Layout {
@@ -65,10 +66,9 @@ export interface PreparedCommit {
   /**
    * Commits one version, in milliseconds. The caller holds the branch's lock, and the dataset is at its newest version. A
    * commit in between does no harm: of an index, what it wrote anew is left out. Where nothing is left, and of a compaction where
-   * the rows are not known after it, this returns undefined and has changed nothing. Otherwise it returns how many fewer fragments
-   * there are. To be called once.
+   * the rows are not known after it, it is `overtaken`. `removedFragments`: how many fewer there are. To be called once.
    */
-  commit(): Promise<number | undefined>;
+  commit(): Promise<CommitOutcome<{ readonly removedFragments: number }>>;
   /** Harmless when repeated, and after `commit`. */
   discard(): void;
 }

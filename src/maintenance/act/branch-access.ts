@@ -5,6 +5,7 @@
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Branches, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
+import { isMade } from '../../engine/port/refusal.ts';
 import type { PreparedCommit, Upkeep } from '../../engine/port/upkeep.ts';
 import { isStorageFull, LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -79,16 +80,16 @@ export class BranchAccess {
       await dataset.refresh('to write');
       if ((await isWanted?.()) === false) return { isMade: false, lockedMs: 0, removedFragments: 0 };
       await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
-      const removedFragments = await prepared.commit();
+      const outcome = await prepared.commit();
       const lockedMs = performance.now() - startMs;
       release();
-      if (removedFragments === undefined)
+      if (!isMade(outcome))
         throw new LancegateError(
           'ConcurrentModification',
           'commits meanwhile changed what was to be replaced; nothing was changed',
         );
       await recoveryMarks.acknowledge(tableId, branch, dataset).catch(notTheFirstStep);
-      return { isMade: true, lockedMs, removedFragments };
+      return { isMade: true, lockedMs, removedFragments: outcome.removedFragments };
     } finally {
       release();
       prepared.discard();

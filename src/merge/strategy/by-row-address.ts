@@ -4,6 +4,7 @@ import { concatRows, type RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
+import { isMade } from '../../engine/port/refusal.ts';
 import { addressOf, type CommitTurn, type PreparedRows, type Replaced } from '../../engine/port/row-address.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
@@ -81,9 +82,11 @@ export class ByRowAddress {
       end();
       throw error;
     });
-    if (typeof replaced === 'string') end();
-    if (replaced === 'refused') return this.#refuse(batch.first, await head.dataset.schema(), index);
-    if (replaced === 'overtaken') return head.turn?.follows === undefined ? this.#overtaken(index) : replaced;
+    if (!isMade(replaced)) {
+      end();
+      if (replaced !== 'overtaken') return this.#refuse(batch.first, await head.dataset.schema(), index);
+      return head.turn?.follows === undefined ? this.#overtaken(index) : replaced;
+    }
     this.#index.used();
     return this.#committed(batch, found, replaced.version, () => {
       this.#index.learn(index, replaced, batch, parts);

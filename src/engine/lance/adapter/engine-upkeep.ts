@@ -7,6 +7,7 @@ import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.
 import type { ManifestChange } from '../../port/change.ts';
 import type { StoredBranch, TableStatistics } from '../../port/dataset.ts';
 import { plainIndexName } from '../../port/index-spec.ts';
+import type { RefusedCommit } from '../../port/refusal.ts';
 import type { StoredTag } from '../../port/stored-tags.ts';
 import type { FragmentFacts, IndexFacts, Layout } from '../../port/upkeep.ts';
 import type { NamedVersions } from '../durability/prune-versions.ts';
@@ -121,15 +122,16 @@ function falseIfUnbounded(error: unknown): false {
 }
 
 /**
- * As `Dataset.commitManifest`, by the engine, on a handle of its own: reads of others go on with another. The engine has no fence of its
+ * As `Dataset.commitManifest`, by the engine where that was refused, on a handle of its own: reads of others go on with another. The engine has no fence of its
  * own: to restore the newest version takes the number, too, and no commit of its own follows that.
  */
 export async function commitManifest(
   openNewest: (() => Promise<NativeTable>) | undefined,
   change: ManifestChange,
   newest: number,
+  { refused }: RefusedCommit,
 ): Promise<{ readonly version: number }> {
-  if ((change.kind !== 'restore' && change.kind !== 'fence') || openNewest === undefined) throw onlyByEngine();
+  if ((change.kind !== 'restore' && change.kind !== 'fence') || openNewest === undefined) throw onlyByEngine(refused);
   const table = await openNewest();
   try {
     await table.checkout(change.kind === 'fence' ? newest : change.version);
@@ -140,10 +142,10 @@ export async function commitManifest(
   }
 }
 
-const onlyByEngine = (): LancegateError =>
+const onlyByEngine = (why: string): LancegateError =>
   new LancegateError(
     'Unsupported',
-    'the table has features that only the engine can change, and the engine cannot change the metadata of a schema',
+    `the engine alone can change the table (${why}), and it cannot change the metadata of a schema`,
   );
 
 export async function createBranch(

@@ -12,6 +12,7 @@ import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 import type { CompactionResult, CompactionSpec, IndexBuildScope } from '../../port/reader-work.ts';
+import { isMade, type RefusedCommit } from '../../port/refusal.ts';
 import {
   type LiveRows,
   type NewRows,
@@ -24,11 +25,11 @@ import {
 import type { Shadow } from '../../port/shadow.ts';
 import type { Tags } from '../../port/stored-tags.ts';
 import type { Layout, PreparedCommit, PruneRequest, PruneResult } from '../../port/upkeep.ts';
-import { type CommittingDataset, prepare, prepareCompaction, prepareIndex } from '../commit/prepared-commits.ts';
+import { prepare, prepareCompaction, prepareIndex } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
 import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
 import { clearStoredBranch, placeStoredIndexes } from '../durability/stored-branch.ts';
-import { type ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
+import type { ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
 import { callOf, runStep } from '../native/changes.ts';
@@ -49,7 +50,7 @@ const columnsAfter = (step: ChangeStep): ColumnsAfter =>
 
 const ofMaintenance: IndexBuildScope = { principal: undefined, signal: neverAborts };
 
-type RowCommit = (by: RowReplacement, version: number) => Replacing | Promise<Replacing>;
+const onlyByEngine: RefusedCommit = { refused: 'only the engine commits to the dataset' };
 
 /** One open native table, on one branch. */
 export class LanceDataset extends LanceSnapshot implements Dataset {
@@ -61,23 +62,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #storage: BranchStorage | undefined;
   readonly #hooks: Pick<Surroundings, 'onBranchDeleted' | 'requireReadable'>;
 
-  /** `table`: or how it is opened once it is used. */
-  constructor(
-    table: NativeTable | (() => Promise<NativeTable>),
-    {
-      branch,
-      changeInReader,
-      readInReader,
-      builds,
-      openNewest,
-      state,
-      commits,
-      storage,
-      watch,
-      ...hooks
-    }: Surroundings = {},
-  ) {
-    super(new DatasetHead(table, watch, state), readInReader);
+  constructor(head: DatasetHead, surroundings: Surroundings = {}) {
+    const { branch, changeInReader, readInReader, builds, openNewest, commits, storage, ...hooks } = surroundings;
+    super(head, readInReader);
     this.#branch = branch;
     this.#changeInReader = changeInReader;
     this.#builds = builds ?? {
@@ -136,12 +123,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return this.#commits?.replacement.prepare(rows) ?? { ...rows, discard: () => undefined };
   }
 
-  replaceRows(...[tracked, addresses, rows, options = {}]: Parameters<Dataset['replaceRows']>): Promise<Replacing> {
-    return this.#replaceHead((replacement, head) => {
-      if (!(tracked instanceof LiveRowMap)) return 'refused';
-      if (tracked.version !== (options.turn?.follows ?? head)) return 'overtaken';
-      return replacement.commit(tracked, addresses, rows, options);
-    });
+  async replaceRows(...[tracked, ...rest]: Parameters<Dataset['replaceRows']>): Promise<Replacing> {
+    if (!(tracked instanceof LiveRowMap)) return onlyByEngine;
+    return this.#replaceHead((replacement) => replacement.replace(tracked, ...rest));
   }
 
   stageSource(columns: IpcFile | undefined): StagedSource | undefined {
@@ -149,22 +133,17 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   appendRows(rows: PreparedRows | StagedSource): Promise<Replacing> {
-    return this.#replaceHead((replacement, version) => replacement.append(version, rows));
+    return this.#replaceHead((replacement) => replacement.append(rows));
   }
 
   overwriteRows(source: StagedSource): Promise<Replacing> {
-    return this.#replaceHead((replacement, version) => replacement.overwrite(version, source), 'other columns');
+    return this.#replaceHead((replacement) => replacement.overwrite(source));
   }
 
-  #replaceHead(commit: RowCommit, columns: ColumnsAfter = 'same columns'): Promise<Replacing> {
+  #replaceHead(replace: (by: RowReplacement) => Promise<Replacing>): Promise<Replacing> {
     return engineCall('replace', async () => {
-      if (this.isReplaced) return 'overtaken'; // the caller opens what is there now
-      this.head.requireWritable();
-      const made = this.#commits
-        ? await commit(this.#commits.replacement, await this.head.readableVersion())
-        : 'refused';
-      if (typeof made === 'object') this.head.committedElsewhere(made.version, columns);
-      return made;
+      const made = this.#commits ? await replace(this.#commits.replacement) : onlyByEngine;
+      return isMade(made) ? { version: made.version, fragments: made.fragments } : made;
     });
   }
 
@@ -174,20 +153,18 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const version = await this.head.readableVersion();
       const choice = this.#commits?.indexChoice;
       const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
-      const onCommit = (made: number, columns: ColumnsAfter) => this.head.committedElsewhere(made, columns);
-      const begin = async () => this.#commits?.shadows.begin(version, { usesIndex, onCommit });
+      const begin = async () => this.#commits?.shadows.begin(version, usesIndex);
       return (await engineCall('replace', begin)) ?? new EngineCommits(this, version, this.#storage?.versionsFolder);
     });
   }
 
   commitManifest(...[change, limits]: Parameters<Dataset['commitManifest']>): ReturnType<Dataset['commitManifest']> {
     return engineCall('restore', async () => {
-      this.head.requireWritable();
-      const version = await this.head.readableVersion();
       if (change.kind === 'restore') await this.#storage?.take(change.version);
-      const own = (await this.#commits?.manifestCommit.commit(version, change, limits)) ?? 'refused';
-      const made = own === 'refused' ? await commitManifest(this.#openNewest, change, version) : own;
-      if (made !== 'overtaken') this.head.committedElsewhere(made.version, 'other columns');
+      const own = (await this.#commits?.manifestCommit.make(change, limits)) ?? onlyByEngine;
+      if (own === 'overtaken' || isMade(own)) return own;
+      const made = await commitManifest(this.#openNewest, change, await this.head.version(), own);
+      this.head.committedElsewhere(made.version, 'other columns');
       return made;
     });
   }
@@ -198,7 +175,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   note(properties: Readonly<Record<string, string>> | undefined): void {
-    if (this.#commits !== undefined) this.#commits.notes.properties = properties;
+    if (this.#commits !== undefined) this.#commits.loop.properties = properties;
   }
 
   mayHaveCommitted(matched: number): Promise<boolean> {
@@ -247,7 +224,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   compact(spec: CompactionSpec): Promise<CompactionResult> {
-    return this.#commit(spec.isToRead ? 'compaction' : 'maintain', (table) => compactNative(table, spec));
+    return this.#byEngine(spec.isToRead ? 'compaction' : 'maintain', (table) => compactNative(table, spec));
   }
 
   optimize(signal = neverAborts): Promise<Pick<CompactionResult, 'removedFragments'>> {
@@ -274,30 +251,25 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   async prepareCompaction(fragments: readonly number[], signal = neverAborts): Promise<PreparedCommit | undefined> {
     this.head.requireWritable();
-    const preparation = this.#commits?.preparation;
     await this.head.refresh('to write');
-    if (preparation === undefined) return undefined;
-    return prepare(this.#committing, (version) => prepareCompaction(preparation, version, fragments, signal));
+    if (this.#commits === undefined) return undefined;
+    const { loop, preparation } = this.#commits;
+    return prepare(loop, (version) => prepareCompaction(preparation, version, fragments, signal));
   }
 
   async buildIndex(spec: IndexSpec): Promise<void> {
-    await this.#commit('index', (table) => buildNativeIndex(table, spec));
+    await this.#byEngine('index', (table) => buildNativeIndex(table, spec));
   }
 
   async prepareIndex(spec: IndexSpec, scope: IndexBuildScope = ofMaintenance): Promise<PreparedCommit> {
     this.head.requireWritable();
-    const preparation = this.#commits?.preparation;
+    const { loop, preparation } = this.#commits ?? {};
     const prepared =
-      preparation &&
-      (await prepare(this.#committing, (version) => prepareIndex(preparation, version, spec, scope), 'index'));
+      loop && (await prepare(loop, (version) => prepareIndex(preparation!, version, spec, scope), 'index'));
     if (prepared !== undefined) return prepared;
     await this.#builds.build({ ...scope, spec, version: await this.head.version() });
     await this.head.refresh('to read');
-    return { commit: async () => 0, discard: () => undefined };
-  }
-
-  get #committing(): CommittingDataset {
-    return { version: () => this.head.readableVersion(), onCommit: (version) => this.head.committedElsewhere(version) };
+    return { commit: async () => ({ removedFragments: 0 }), discard: () => undefined };
   }
 
   async createBranch(
@@ -351,10 +323,10 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   /** A commit whose version the caller does not need. */
-  #commit<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
+  #byEngine<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
     return engineCall(call, () => {
       this.head.requireWritable();
-      return this.head.commit(run);
+      return this.head.byEngine(run);
     });
   }
 }

@@ -19,16 +19,18 @@ import type {
   Space,
   StagedTable,
 } from '../../port/engine.ts';
+import { CommitLoop } from '../commit/commit-loop.ts';
 import { FileWriter } from '../commit/file-writer.ts';
 import { ManifestCommit } from '../commit/manifest-commit.ts';
 import { Proposals } from '../commit/proposals.ts';
 import { RowReplacement } from '../commit/row-replacement.ts';
 import { Staging, StagingFolder } from '../commit/staging.ts';
-import { type Fresh, withNotes } from '../commit/version-commit.ts';
+import type { Fresh } from '../commit/version-commit.ts';
 import { DiskSync, type FileSync } from '../durability/durability.ts';
 import { type MachineStart, readMachineStart } from '../durability/machine-start.ts';
 import { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { BranchState } from '../head/branch-state.ts';
+import { DatasetHead } from '../head/dataset-head.ts';
 import { connectNative, type NativeConnection, type NativeTable, newSession } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import { BranchShadows } from '../shadow/branch-shadows.ts';
@@ -86,7 +88,7 @@ export class LanceEngine implements Engine {
     this.#stored = this.#openStorage(options);
     const { memoryFolder } = options;
     this.#shadowFolders = new ShadowFolders((folder) => this.#connect(folder), memoryFolder);
-    this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'by copying');
+    this.#stagingInMemory = memoryFolder === undefined ? undefined : new StagingFolder(memoryFolder, 'in memory');
   }
 
   #openStorage({ root, store, scratchFolder, fileSync, machineStart }: LanceEngineOptions): TableStorage | undefined {
@@ -129,7 +131,7 @@ export class LanceEngine implements Engine {
     const { location, branch, version, isPrivate } = request;
     return engineCall('open', async () => {
       const storage = this.#stored?.branch(location, branch);
-      if (isPrivate === true) return new LanceDataset(await this.#openNewest(request), { branch });
+      if (isPrivate === true) return new LanceDataset(new DatasetHead(await this.#openNewest(request)), { branch });
       if (storage === undefined) return this.#openVersion(request, version);
       const requireReadable: RequireReadable = (of, at) => this.#requireReadable(location, of, at);
       if (branch !== undefined) await requireReadable(undefined);
@@ -139,10 +141,11 @@ export class LanceEngine implements Engine {
         return this.#openVersion(request, version, watch.opened);
       }
       const openNewest = () => this.#openNewest(request);
-      return new LanceDataset(watch.opensAtOnce ? await openNewest() : openNewest, {
-        ...{ branch, openNewest, storage, watch, requireReadable },
+      const head = new DatasetHead(watch.opensAtOnce ? await openNewest() : openNewest, watch);
+      return new LanceDataset(head, {
+        ...{ branch, openNewest, storage, requireReadable },
         ...this.#otherProcesses.ofBranch(location, branch),
-        commits: this.#ownCommits(request, storage),
+        commits: this.#ownCommits(request, storage, head),
         onBranchDeleted: (gone) => this.#forgetShadows(location, gone),
       });
     });
@@ -153,14 +156,15 @@ export class LanceEngine implements Engine {
     const table = await this.#openNewest(request);
     if (version !== undefined) await table.checkout(version);
     const { readInReader } = this.#otherProcesses.ofBranch(request.location, request.branch);
-    return new LanceDataset(table, { branch: request.branch, readInReader, state });
+    const head = new DatasetHead(table, undefined, state);
+    return new LanceDataset(head, { branch: request.branch, readInReader });
   }
 
   async makeFirst(location: Location, proposed: ProposedManifest, limits: ChangeLimits): Promise<boolean> {
     return engineCall('restore', async () => {
       const storage = this.#storage.branch(location, undefined);
-      const { manifestCommit } = this.#ownCommits({ location }, storage);
-      if ((await manifestCommit.makeFirst(proposed, limits)) === 'overtaken') return false;
+      const proposals = this.#proposals({ location }, storage, this.#staging(storage));
+      if (!(await proposals.makeFirst(proposed, limits))) return false;
       await storage.sync(1);
       return true;
     });
@@ -180,7 +184,8 @@ export class LanceEngine implements Engine {
         engineCall('create', async () => {
           const processes = this.#otherProcesses.ofScratch(`${name}/${table}.lance` as Location);
           const rowIds = { new_table_enable_stable_row_ids: 'true' };
-          return new LanceDataset(await connection.createTable(table, file, 'create', [], rowIds), processes);
+          const made = await connection.createTable(table, file, 'create', [], rowIds);
+          return new LanceDataset(new DatasetHead(made), processes);
         }),
       discard: async () => {
         connection.close();
@@ -256,32 +261,43 @@ export class LanceEngine implements Engine {
     return branch === undefined ? main : (await main.branches()).checkout(branch);
   }
 
-  #ownCommits({ location, branch }: OpenRequest, storage: BranchStorage): OwnCommits {
-    const { folder, versionsFolder, commits, store, prefix } = storage;
-    const staging = new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
-    const readWhole = (version: number) => storage.readWhole(version);
-    const { changeInReader, readInReader, ...builds } = this.#otherProcesses.ofShadows(location, branch);
-    const connect = (at: string) => this.#connect(at);
-    const views = new ColumnViews({ stagingFolder: stagingFolder(folder), connect, readInReader });
-    const folders = this.#shadowFolders;
-    const { notes, parts } = withNotes({ commits, fresh });
-    const proposals = new Proposals({
-      ...{ branch, store, prefix, staging, uri: commits.uri },
+  #staging({ folder }: BranchStorage): Staging {
+    return new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
+  }
+
+  #proposals({ location, branch }: OpenRequest, storage: BranchStorage, staging: Staging): Proposals {
+    const { versionsFolder, commits, store, prefix } = storage;
+    return new Proposals({
+      ...{ branch, store, prefix, staging, versionsFolder, commits },
       objectPath: this.#root.objectPathOf(location, branchFolder('', branch)),
-      older: (version) => readWhole(version)?.bytes,
+      older: (version) => storage.readWhole(version)?.bytes,
       tryVersion: this.#otherProcesses.trialsOf(location, branch),
     });
+  }
+
+  #ownCommits(request: OpenRequest, storage: BranchStorage, head: DatasetHead): OwnCommits {
+    const { folder, versionsFolder, commits } = storage;
+    const staging = this.#staging(storage);
+    const { changeInReader, readInReader, ...builds } = this.#otherProcesses.ofShadows(
+      request.location,
+      request.branch,
+    );
+    const connect = (at: string) => this.#connect(at);
+    const views = new ColumnViews({ stagingFolder: stagingFolder(folder), connect, readInReader });
+    const loop = new CommitLoop({ head, versionsFolder, commits, fresh });
+    const parts = { versionsFolder, staging, loop, commits, uri: commits.uri, fresh };
     return {
-      notes,
-      replacement: new RowReplacement({
-        folder,
-        staging,
-        readStaged: (name, rows) => views.read(name, rows),
-        ...parts,
+      loop,
+      replacement: new RowReplacement({ ...parts, readStaged: (name, rows) => views.read(name, rows) }),
+      manifestCommit: new ManifestCommit({
+        ...{ versionsFolder, loop, inRemoval: this.#inRemoval },
+        readWhole: (version) => storage.readWhole(version),
+        proposals: this.#proposals(request, storage, staging),
       }),
-      manifestCommit: new ManifestCommit({ folder, inRemoval: this.#inRemoval, readWhole, proposals, ...parts }),
-      shadows: new BranchShadows({ branchFolder: folder, versionsFolder, folders, changeInReader, views, ...parts }),
-      preparation: { folder, staging, ...builds, ...parts },
+      shadows: new BranchShadows({
+        ...{ ...parts, branchFolder: folder, changeInReader, views, folders: this.#shadowFolders },
+      }),
+      preparation: { folder, ...parts, ...builds },
       indexChoice: new IndexChoice(versionsFolder),
     };
   }

@@ -9,12 +9,10 @@ import type {
   ReaderChange,
   ReaderReading,
 } from '../../port/reader-work.ts';
+import type { CommitLoop } from '../commit/commit-loop.ts';
 import type { ManifestCommit } from '../commit/manifest-commit.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
-import type { CommitNotes } from '../commit/version-commit.ts';
-import type { BranchState } from '../head/branch-state.ts';
-import type { HeadWatch } from '../head/head-watch.ts';
 import type { NativeTable } from '../native/native.ts';
 import type { BranchShadows } from '../shadow/branch-shadows.ts';
 import type { BranchStorage } from '../storage/branch-storage.ts';
@@ -32,7 +30,7 @@ export interface OwnCommits {
   readonly shadows: BranchShadows;
   readonly indexChoice: IndexChoice;
   readonly preparation: PreparationParts;
-  readonly notes: CommitNotes;
+  readonly loop: CommitLoop;
 }
 
 /** Builds in a process of its own, of the dataset itself. */
@@ -59,10 +57,6 @@ export interface Surroundings {
   readonly openNewest?: (() => Promise<NativeTable>) | undefined;
   /** Without it what is written counts as durable at once. */
   readonly storage?: BranchStorage | undefined;
-  /** Of a version by itself: that of its branch. */
-  readonly state?: BranchState | undefined;
-  /** Without it every refresh asks the engine. */
-  readonly watch?: HeadWatch | undefined;
   /** Without them the engine makes all commits. */
   readonly commits?: OwnCommits | undefined;
   /** A branch of the dataset is gone. */

@@ -1,21 +1,30 @@
 /** Where the versions of a branch are made: on a file system, or on an object store. */
-import { existsSync, renameSync, statSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
-import { listVersions, manifestNames, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { copyFileSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { isOutcomeUnknown } from '../../../kernel/errors.ts';
+import { listVersions } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
-import type { LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import type { LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
 import type { FileWriter, Pace } from './file-writer.ts';
-import type { StagedRows } from './staging.ts';
-import { commitVersion, inFolder, type NewFile, removeFiles, removeIfPossible } from './version-commit.ts';
+import { commitVersion, inFolder, removeIfPossible } from './version-commit.ts';
 
-/** The files of staged rows, on their way to where a version can name them, or there. */
-export interface PlacedRows {
+/** A file that a version is to name. */
+export interface CommitFile {
+  /** The absolute path of a file, or of a folder with all that is in it; or the content. */
+  readonly from: string | Uint8Array;
+  /** In the folder of the branch. */
+  readonly to: string;
+}
+
+/** A file that the engine wrote in a shadow in this folder. */
+export const liftedFrom = (folder: string, { from, to }: LiftedFile): CommitFile => ({ from: join(folder, from), to });
+
+/** Files on their way to where a version can name them, or there. */
+export interface PlacedFiles {
   /** Once they are there. */
   readonly done: Promise<void> | undefined;
-  /** No version names them. */
-  remove(): void;
-  /** To where they were staged, in the folder of that dataset. */
-  moveBack(folder: string): void;
+  /** No version names them: those that had a path are there again, and the others are gone. Never throws. */
+  takeBack(): void;
 }
 
 /** How a version is made while others are about to follow it, or after one that is still being made. */
@@ -33,48 +42,40 @@ export interface VersionTurn {
 export interface BranchCommits {
   /** Where the engine finds the branch: the base path of its shadows. */
   readonly uri: string;
-  /** All files, or none. `path` is in the folder of the branch, or of its mirror. `pace`: as `FileWriter.write`. */
-  write(files: readonly NewFile[], pace?: Pace): Promise<void>;
-  /** What `write` wrote; never throws. */
-  remove(files: readonly NewFile[]): void;
-  place(staged: StagedRows): PlacedRows;
+  /** All files, or none. `pace`: as `FileWriter.write`. */
+  place(files: readonly CommitFile[], pace?: Pace): PlacedFiles;
   /** False where another program has made this version. `after`: path of the manifest before it. `files`: those that it names. */
-  make(next: NewVersion, after: string, files?: Promise<unknown>, turn?: VersionTurn): boolean | Promise<boolean>;
-  /** As `make`, with the files of a shadow in the folder `from`. They are there again where the version is not made. */
-  lift(lifted: LiftedVersion, from: string, after: string): boolean | Promise<boolean>;
+  make(next: NewVersion, after: string, files?: Promise<unknown>, turn?: VersionTurn): Promise<boolean>;
   /** The newest version after another program's commit. What led to it is in the folder then. */
-  newest(): number | undefined | Promise<number | undefined>;
+  newest(): Promise<number | undefined>;
 }
 
-export interface HeadManifest {
-  readonly version: number;
-  readonly bytes: Buffer;
-  /** The path of the manifest. */
-  readonly path: string;
+/** A version as it is built from the head before it. */
+export interface BuiltVersion extends NewVersion {
+  /** What it names that is not there yet. */
+  readonly files?: readonly CommitFile[];
 }
 
-/** Hardly any other program commits so often in so short a time. */
-export const mostAttempts = 8;
-
-/**
- * As `BranchCommits.lift`, of what may follow any version: after a commit of another program `make` runs again. `version`: the newest
- * one that is known. Returns the version made; undefined if `make` returns nothing, or if too many others came first.
- */
-export async function liftOnHead(
-  { folder, commits }: { readonly folder: string; readonly commits: BranchCommits },
-  version: number,
-  from: string,
-  make: (head: HeadManifest) => LiftedVersion | undefined,
-): Promise<number | undefined> {
-  let newest: number | undefined = version;
-  for (let attempt = 0; attempt < mostAttempts && newest !== undefined; attempt += 1) {
-    const head = readManifest(join(folder, '_versions'), newest);
-    const lifted = head && make({ version: newest, ...head });
-    if (head === undefined || lifted === undefined) return undefined;
-    if (await commits.lift(lifted, from, head.path)) return lifted.version;
-    newest = await commits.newest();
+/** As `BranchCommits.make`, with the files of the version. `arriving`: others, which are on their way already. */
+export async function makeVersion(
+  commits: BranchCommits,
+  next: BuiltVersion,
+  after: string,
+  arriving?: Promise<unknown>,
+  turn?: VersionTurn,
+): Promise<boolean> {
+  const placed = commits.place(next.files ?? []);
+  const all = placed.done === undefined ? arriving : Promise.all([placed.done, arriving]);
+  let mayBeMade = false;
+  try {
+    mayBeMade = await commits.make(next, after, all, turn);
+    return mayBeMade;
+  } catch (error) {
+    mayBeMade = isOutcomeUnknown(error);
+    throw error;
+  } finally {
+    if (!mayBeMade) placed.takeBack();
   }
-  return undefined;
 }
 
 /** On a file system: files get their names by renaming, in one turn of the event loop with the commit. */
@@ -90,66 +91,50 @@ export class FolderCommits implements BranchCommits {
     this.#beginSync = beginSync;
   }
 
-  async write(files: readonly NewFile[], pace?: Pace): Promise<void> {
-    await this.#files?.write(files, pace);
-    if (files.length > 0) this.#beginSync?.(files.map(({ path }) => path));
-  }
-
-  remove(files: readonly NewFile[]): void {
-    removeFiles(files);
-  }
-
-  place(staged: StagedRows): PlacedRows {
-    const paths = staged.moveTo(this.uri);
-    return {
-      done: undefined,
-      remove: () => removeFiles(paths.map((path) => ({ path }))),
-      moveBack: (folder) => {
-        for (const path of paths) renameSync(path, join(folder, 'data', basename(path)));
-      },
+  /** A new name takes less time than a trip through the thread pool. */
+  place(files: readonly CommitFile[], pace?: Pace): PlacedFiles {
+    const placed = files.map(({ from, to }) => ({ from, path: join(this.uri, to) }));
+    const moves = placed.flatMap(({ from, path }) => (typeof from === 'string' ? { from, path } : []));
+    const written = placed.flatMap(({ from, path }) => (typeof from === 'string' ? [] : { content: from, path }));
+    const takeBack = (): void => {
+      for (const { from, path } of moves) moveBack(path, from);
+      for (const { path } of written) removeIfPossible(path);
     };
-  }
-
-  make(next: NewVersion, after: string, files?: Promise<unknown>): boolean | Promise<boolean> {
-    if (files === undefined) return commitVersion(this.uri, next, after);
-    return files.then(() => commitVersion(this.uri, next, after));
-  }
-
-  lift(lifted: LiftedVersion, from: string, after: string): boolean {
-    if (manifestNames(lifted.version).some((name) => existsSync(join(dirname(after), name)))) return false;
-    const targets = lifted.files.map(({ to }) => join(this.uri, to));
-    let isMade = false;
     try {
-      this.#move(lifted, from);
-      this.#beginSync?.(targets.filter((path) => statSync(path).isFile()));
-      isMade = commitVersion(this.uri, lifted, after);
-      return isMade;
-    } finally {
-      if (!isMade) this.#moveBack(lifted, from);
+      for (const { from, path } of moves) inFolder(path, () => move(from, path));
+    } catch (error) {
+      takeBack();
+      throw error;
     }
+    const writing = written.length === 0 ? undefined : this.#files?.write(written, pace);
+    return { done: writing?.then(() => this.#beginSync?.(written.map(({ path }) => path))), takeBack };
   }
 
-  newest(): number | undefined {
+  async make(next: NewVersion, after: string, files?: Promise<unknown>): Promise<boolean> {
+    if (files !== undefined) await files;
+    return commitVersion(this.uri, next, after);
+  }
+
+  async newest(): Promise<number | undefined> {
     return listVersions(join(this.uri, '_versions')).at(-1);
   }
+}
 
-  /** A new name takes less time than a trip through the thread pool. */
-  #move({ files }: LiftedVersion, from: string): void {
-    for (const file of files) {
-      const to = join(this.uri, file.to);
-      inFolder(to, () => renameSync(join(from, file.from), to));
-    }
+/** What is staged in memory is on another file system. */
+function move(from: string, to: string): void {
+  try {
+    renameSync(from, to);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error;
+    copyFileSync(from, to);
   }
+}
 
-  /** What was not moved is where it was. */
-  #moveBack({ files }: LiftedVersion, from: string): void {
-    for (const file of files) {
-      const path = join(this.uri, file.to);
-      try {
-        renameSync(path, join(from, file.from));
-      } catch {
-        removeIfPossible(path);
-      }
-    }
+/** What was not moved is where it was. */
+function moveBack(path: string, from: string): void {
+  try {
+    renameSync(path, from);
+  } catch {
+    removeIfPossible(path);
   }
 }

@@ -3,21 +3,21 @@
  * takes. Their commits take milliseconds, and may follow commits that were made meanwhile. If one fails, or is never made, nothing
  * is changed.
  */
-import { join, relative } from 'node:path';
+import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { RowAddress } from '../../../keys/address-remap.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { changedFragments, columnsOfIndex } from '../../../lance-format/manifest/column-files.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { ifNotReplaceable, type MovedGroup, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
+import {
+  ifNotReplaceable,
+  type MovedGroup,
+  nextManifest,
+  type VersionIdentity,
+} from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
-import {
-  builtSegments,
-  indexVersion,
-  type LiftedFile,
-  type LiftedVersion,
-} from '../../../lance-format/shadow/lifted-version.ts';
+import { builtSegments, indexVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { shadowManifest, withOwnColumns } from '../../../lance-format/shadow/shadow-manifest.ts';
 import {
   keepsDeletions,
@@ -35,16 +35,20 @@ import type { NativeTable } from '../native/native.ts';
 import { compactNative } from '../native/native-compaction.ts';
 import { buildNativeIndex, partitionsHint } from '../native/native-index.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
-import { type BranchCommits, type HeadManifest, liftOnHead } from './branch-commits.ts';
-import type { StagedChange, Staging } from './staging.ts';
-import { type Fresh, newTransaction, randomId, writeFiles } from './version-commit.ts';
+import { type BuiltVersion, liftedFrom } from './branch-commits.ts';
+import type { Build, CommitLoop, HeadManifest } from './commit-loop.ts';
+import { rowFile } from './staged-rows.ts';
+import { rowsIn, type StagedChange, type Staging } from './staging.ts';
+import { type Fresh, randomId } from './version-commit.ts';
 
 /** What prepares commits to one branch on a file system. */
 export interface PreparationParts {
   /** The absolute path of the dataset, or of the branch in it. */
   readonly folder: string;
   readonly staging: Staging;
-  readonly commits: BranchCommits;
+  readonly loop: CommitLoop;
+  /** As `BranchCommits`. */
+  readonly uri: string;
   readonly fresh: Fresh;
   /** Builds an index of a shadow, by its name in the staging folder, in a process of its own. */
   readonly buildInProcess?: ((shadow: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
@@ -54,42 +58,28 @@ export interface PreparationParts {
     | undefined;
 }
 
-/** The dataset that asks for a commit. */
-export interface CommittingDataset {
-  version(): Promise<number>;
-  readonly onCommit: (version: number) => void;
-}
-
 interface Preparation {
-  /** Returns undefined if what was committed since does not let it follow. `version`: the newest one that is known. */
-  commit(version: number): Promise<CommittedChange | undefined>;
+  readonly build: Build<PreparedVersion>;
   discard(): void;
 }
 
-interface CommittedChange {
-  readonly version: number;
+interface PreparedVersion extends BuiltVersion {
   readonly removedFragments: number;
 }
 
 /** undefined for a table that only the engine may change, or if `compute` returns nothing. */
 export function prepare(
-  dataset: CommittingDataset,
+  loop: CommitLoop,
   compute: (version: number) => Promise<Preparation | undefined>,
   call: EngineCall = 'compaction',
 ): Promise<PreparedCommit | undefined> {
   return engineCall(call, async () => {
-    const prepared = await compute(await dataset.version()).catch(undefinedIfRefused);
+    const prepared = await compute(await loop.version()).catch((error: unknown) => ifNotReplaceable(error, undefined));
     if (prepared === undefined) return undefined;
-    const commit = async () => {
-      const made = await prepared.commit(await dataset.version()).catch(undefinedIfRefused);
-      if (made !== undefined) dataset.onCommit(made.version);
-      return made?.removedFragments;
-    };
-    return { commit: () => engineCall(call, commit), discard: () => prepared.discard() };
+    const commit = () => engineCall(call, () => loop.commit(prepared.build));
+    return { commit, discard: () => prepared.discard() };
   });
 }
-
-const undefinedIfRefused = (error: unknown): undefined => ifNotReplaceable(error, undefined);
 
 /**
  * An index. Its commit changes nothing but the list of indexes, so it may follow any version that keeps the column: the index does
@@ -97,7 +87,7 @@ const undefinedIfRefused = (error: unknown): undefined => ifNotReplaceable(error
  * not follow one that leaves nothing of what it covers. undefined if the version is not there.
  */
 export async function prepareIndex(
-  { folder, staging, commits, fresh, buildInProcess }: PreparationParts,
+  { folder, staging, uri, buildInProcess }: PreparationParts,
   builtFrom: number,
   spec: IndexSpec,
   scope: IndexBuildScope,
@@ -106,7 +96,7 @@ export async function prepareIndex(
   const original = readManifest(versions, builtFrom)?.bytes;
   if (original === undefined) return undefined;
   const only = new Set(parseManifest(original).fragments.map(({ id }) => id));
-  const shadow = shadowManifest(original, { folder: commits.uri, version: 1, only });
+  const shadow = shadowManifest(original, { folder: uri, version: 1, only });
   const staged = await staging.change(shadow, (open, name) =>
     buildInProcess === undefined
       ? usingTable(open, (table) => buildNativeIndex(table, spec))
@@ -118,13 +108,11 @@ export async function prepareIndex(
   await since.checkToNewest(); // so that little is left to read for the commit
   const built = { shadow: staged.manifest, name: spec.name, builtFrom, hints: hintsOf(spec) };
   return {
-    commit: async (version) => {
-      const made = await liftOnHead({ folder, commits }, version, staged.folder, ({ version: head, bytes }) => {
-        const found = changedFragments(original, bytes, columns, since.keepDeletions(head));
-        if (found === undefined || (found.kept === 0 && found.changed.size > 0)) return undefined;
-        return indexVersion(bytes, { ...built, changed: found.changed }, newTransaction(fresh));
-      });
-      return made === undefined ? undefined : { version: made, removedFragments: 0 };
+    build: ({ version, bytes }, identity) => {
+      const found = changedFragments(original, bytes, columns, since.keepDeletions(version));
+      if (found === undefined || (found.kept === 0 && found.changed.size > 0)) return 'overtaken';
+      const next = indexVersion(bytes, { ...built, changed: found.changed }, identity);
+      return { ...next, files: next.files.map((file) => liftedFrom(staged.folder, file)), removedFragments: 0 };
     },
     discard: () => staged.discard(),
   };
@@ -186,11 +174,11 @@ export async function prepareCompaction(
   ids: readonly number[],
   signal: AbortSignal,
 ): Promise<Preparation | undefined> {
-  const { folder, staging, commits, compactInProcess } = parts;
+  const { folder, staging, uri, compactInProcess } = parts;
   const current = readManifest(join(folder, '_versions'), version);
   if (current === undefined) return undefined;
   const shadow = shadowManifest(current.bytes, {
-    folder: commits.uri,
+    folder: uri,
     version: 1,
     only: new Set(ids),
     hasJsonAsBytes: true,
@@ -243,15 +231,10 @@ class CompactedFragments implements Preparation {
     this.#isKnown = newest === undefined || this.#now.advance(newest).isKnown;
   }
 
-  async commit(version: number): Promise<CommittedChange | undefined> {
-    let removedFragments = 0;
-    const made = await liftOnHead(this.#parts, version, this.#staged.folder, (head) => {
-      const groups = this.#groupsAt(head.version);
-      removedFragments = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);
-      return groups.some(({ before }) => before.length > 0) ? this.#versionAfter(head, groups) : undefined;
-    });
-    return made === undefined ? undefined : { version: made, removedFragments };
-  }
+  readonly build: Build<PreparedVersion> = (head, identity) => {
+    const groups = this.#groupsAt(head.version);
+    return groups.some(({ before }) => before.length > 0) ? this.#versionAfter(head, groups, identity) : 'overtaken';
+  };
 
   discard(): void {
     this.#staged.discard();
@@ -266,31 +249,27 @@ class CompactedFragments implements Preparation {
   }
 
   /** The deletion vectors have the ids that this version gives the new fragments, so each attempt writes its own. */
-  #versionAfter({ bytes: current }: HeadManifest, groups: readonly CompactedGroup[]): LiftedVersion {
-    const { fresh } = this.#parts;
+  #versionAfter(
+    { bytes: current }: HeadManifest,
+    groups: readonly CompactedGroup[],
+    identity: VersionIdentity,
+  ): PreparedVersion {
+    const { manifest, folder } = this.#staged;
     const next = nextManifest(current, {
       deletions: new Map(groups.flatMap(({ before }) => before.map((id) => [id, 'all rows'] as const))),
-      staged: this.#staged.manifest,
+      staged: manifest,
       groups,
-      ...newTransaction(fresh),
+      ...identity,
     });
     const deletions = groups
       .flatMap(({ after }) => after)
       .flatMap(({ deletions: file, bitmap }, at) => {
         const fragment = next.fragments[at]?.id;
         if (file === undefined || bitmap === undefined || fragment === undefined) return [];
-        return deletionsFile(this.#staged.folder, fragment, file, bitmap);
+        return { from: bitmap, to: deletionsFile(fragment, file) };
       });
-    writeFiles(deletions);
-    const written = deletions.map(({ path }) => relative(this.#staged.folder, path));
-    return { ...next, files: [...this.#dataFiles, ...written].map(asLifted) };
-  }
-
-  get #dataFiles(): readonly string[] {
-    const { files } = parseManifest(this.#staged.manifest);
-    return files
-      .filter(({ kind, baseId }) => kind === 'data' && baseId === undefined)
-      .map(({ path }) => `data/${path}`);
+    const removedFragments = groups.reduce((sum, { before, after }) => sum + before.length - after.length, 0);
+    return { ...next, files: [...rowsIn(manifest, folder).files.map(rowFile), ...deletions], removedFragments };
   }
 
   /**
@@ -345,7 +324,5 @@ class CompactedFragments implements Preparation {
 interface CompactedGroup extends MovedGroup {
   readonly after: readonly (MovedGroup['after'][number] & { readonly bitmap: Buffer | undefined })[];
 }
-
-const asLifted = (path: string): LiftedFile => ({ from: path, to: path });
 
 const asTracked = (rows: number): Tracked => ({ rows, deleted: new DeletionVector(rows), deletionsId: undefined });

@@ -1,8 +1,7 @@
-import { basename, posix } from 'node:path';
+import { basename, join, posix } from 'node:path';
 import { invalidInput, LancegateError } from '../../../kernel/errors.ts';
 import { manifestNames, storedFiles } from '../../../lance-format/manifest/manifest-files.ts';
-import type { FileReference } from '../../../lance-format/manifest/parse-manifest.ts';
-import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { type FileReference, manifestFileOf, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import {
   type ProposalContext,
   type ProposedVersion,
@@ -14,7 +13,8 @@ import type { ProposedManifest } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { VersionTrial } from '../../port/reader-work.ts';
 import type { ObjectStore } from '../store/object-store.ts';
-import type { HeadManifest } from './branch-commits.ts';
+import { type BranchCommits, makeVersion } from './branch-commits.ts';
+import type { HeadManifest } from './commit-loop.ts';
 import type { Staging } from './staging.ts';
 
 interface ProposalParts {
@@ -26,8 +26,8 @@ interface ProposalParts {
   readonly prefix: string;
   readonly older: ProposalContext['older'];
   readonly staging: Pick<Staging, 'look'>;
-  /** Where the engine finds the branch. */
-  readonly uri: string;
+  readonly versionsFolder: string;
+  readonly commits: BranchCommits;
   /** Without it no version is tried. */
   readonly tryVersion: TryVersion | undefined;
 }
@@ -65,12 +65,22 @@ export class Proposals {
   }
 
   async #requireReadable({ version, bytes, changed }: ProposedVersion, limits: ChangeLimits): Promise<void> {
-    const { staging, uri, tryVersion } = this.#parts;
+    const { staging, commits, tryVersion } = this.#parts;
     if (tryVersion === undefined) return;
     const ids = new Set(changed.fragments.map(({ id }) => id));
-    const trial = { version, bytes: trialManifest(bytes, uri, ids) };
+    const trial = { version, bytes: trialManifest(bytes, commits.uri, ids) };
     const fault = await staging.look(trial, (name) => tryVersion(name, { version, toTry: changed, ...limits }));
     if (fault !== undefined) throw unfit(fault);
+  }
+
+  /** As the first version of a dataset that has none. False where another program made it. */
+  async makeFirst(proposed: ProposedManifest, limits: ChangeLimits): Promise<boolean> {
+    const { versionsFolder, commits } = this.#parts;
+    const path = join(versionsFolder, manifestNames(0)[proposed.naming === 'V1' ? 1 : 0]);
+    const first = await this.check(proposed, { version: 0, bytes: noManifest, path }, limits);
+    if (!(await makeVersion(commits, first, path))) return false;
+    this.remove(proposed);
+    return true;
   }
 
   /** Once it is a version, under another name. */
@@ -126,6 +136,12 @@ export class Proposals {
     throw invalidInput('manifest_path: the manifest names a file that is missing, or of another size');
   }
 }
+
+/** Of no version: it has nothing, and is nowhere. */
+const noManifest = manifestFileOf(
+  { message: Buffer.of(), indexes: undefined, transaction: undefined },
+  Buffer.from('\0\0\0\0LANC'),
+);
 
 function requireNext({ version, naming }: ProposedManifest, head: HeadManifest): void {
   if (version <= head.version) {

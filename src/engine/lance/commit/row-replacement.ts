@@ -3,63 +3,55 @@
  * transaction and the manifest that an update has. The engine's own merge would first have to find the rows, which takes it
  * several times as long (docs/design/key-index.md).
  *
- * The commit gives the manifest its name by a call that fails if the version is there already (`branch-commits.ts`): so
- * either no program has committed since the version that the addresses are of, or nothing happens. It never guesses: it
- * follows only those commits of other programs that leave all rows where they are. Before that call nothing refers to the files
- * that were written; a failed commit removes them, and start-up recovery finds those that a crash leaves. The caller makes the
- * commit durable (`durability.ts`).
+ * It never guesses: the version follows the one that the addresses are of, or those commits of other programs behind it that leave
+ * all rows where they are. A failed commit removes the files that were written, and start-up recovery finds those that a crash leaves.
+ * The caller makes the commit durable (`durability.ts`).
  */
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { isOutcomeUnknown } from '../../../kernel/errors.ts';
 import type { RowAddress } from '../../../keys/address-remap.ts';
-import { nextManifestName, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import {
-  type DeletionFile,
-  ifNotReplaceable,
-  type NextManifest,
-  nextManifest,
-} from '../../../lance-format/manifest/next-manifest.ts';
+import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
+import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { overwriteVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
-import type { NewRows, PreparedRows, ReplaceOptions, Replacing, StagedSource } from '../../port/row-address.ts';
+import { type CommitOutcome, isMade, type RefusedCommit } from '../../port/refusal.ts';
+import type {
+  NewRows,
+  PreparedRows,
+  Replaced,
+  ReplaceOptions,
+  Replacing,
+  StagedSource,
+} from '../../port/row-address.ts';
 import { deletionsFile } from '../live-rows/deletion-files.ts';
-import { LiveRowMap, type RowChanges } from '../live-rows/live-rows.ts';
-import { type BranchCommits, mostAttempts, type VersionTurn } from './branch-commits.ts';
-import { FileInStaging, type ReadStaged, RowsInStaging, SourceInStaging } from './staged-rows.ts';
+import type { LiveRowMap, ManifestFile } from '../live-rows/live-rows.ts';
+import type { BranchCommits, BuiltVersion, CommitFile, PlacedFiles } from './branch-commits.ts';
+import type { Build, CommitLoop, CommitOptions, HeadManifest } from './commit-loop.ts';
+import { FileInStaging, type ReadStaged, RowsInStaging, rowFile, SourceInStaging } from './staged-rows.ts';
 import type { StagedRows, Staging } from './staging.ts';
-import { type Fresh, type NewFile, newTransaction, randomId } from './version-commit.ts';
+import { type Fresh, randomId } from './version-commit.ts';
 
 /** What the deletion vector of a fragment becomes; undefined where no row is left. */
-type Deletion = { readonly listed: DeletionFile; readonly file: NewFile } | undefined;
-
-/** The rows at the version of `tracked` that a commit deletes. An append deletes none, and other programs may know it as one. */
-interface RowChange {
-  readonly tracked: LiveRowMap;
-  readonly changes: RowChanges;
-  readonly deletions: ReadonlyMap<number, Deletion>;
-  readonly isAppend: boolean;
-  readonly options: ReplaceOptions;
-}
+type Deletion = { readonly listed: DeletionFile; readonly file: CommitFile } | undefined;
 
 interface ReplacementParts {
-  /** The folder of the dataset, or of the branch in it. */
-  readonly folder: string;
+  /** The folder of the manifests of the branch. */
+  readonly versionsFolder: string;
   readonly staging: Staging;
   readonly readStaged: ReadStaged;
   readonly commits: BranchCommits;
+  readonly loop: CommitLoop;
   readonly fresh: Fresh;
 }
 
 export class RowReplacement {
   readonly #parts: ReplacementParts;
-  readonly #versionsFolder: string;
   /** The last commit was overtaken: the next one must take less time between its look at the rows and its manifest. */
   #wasOvertaken = false;
 
   constructor(parts: ReplacementParts) {
     this.#parts = parts;
-    this.#versionsFolder = join(parts.folder, '_versions');
   }
 
   /** As `Dataset.prepareRows`. */
@@ -73,150 +65,108 @@ export class RowReplacement {
   }
 
   /** As `Dataset.replaceRows`. */
-  async commit(
+  async replace(
     tracked: LiveRowMap,
     addresses: Iterable<RowAddress>,
     rows: NewRows,
-    options: ReplaceOptions = {},
+    { updated, properties, turn }: ReplaceOptions = {},
   ): Promise<Replacing> {
-    if (this.#manifestOf(tracked) === undefined) return 'overtaken';
+    if (tracked.version !== (turn?.follows ?? (await this.#parts.loop.version()))) return 'overtaken';
+    const head = tracked.planned && { ...tracked.planned, version: tracked.version };
     const changes = tracked.change();
     try {
       const deletions = this.#markDeleted(tracked, addresses);
-      return await this.#commitPrepared({ tracked, changes, deletions, isAppend: false, options }, rows);
+      const build =
+        (staged: StagedRows): Build<NextManifest & ManifestFile> =>
+        (on, identity) => {
+          // What follows it is planned for one version, and the commit that it follows may not be made.
+          if (!tracked.isUnderWay(changes) || changes.planned !== undefined) return 'overtaken';
+          if (on.version === tracked.version ? !tracked.isOf(on.bytes) : !this.#keepsAddresses(tracked.version, on))
+            return 'overtaken';
+          tracked.skipTo(on);
+          const gone = new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'] as const));
+          const replacement = { deletions: gone, staged: staged.manifest, updated, ...identity, properties };
+          const next = nextManifest(on.bytes, replacement);
+          return { ...next, path: join(this.#parts.versionsFolder, nextManifestName(on.path, next.version)) };
+        };
+      const ids = new Map([...deletions].map(([id, each]) => [id, each?.listed.id] as const));
+      const planned = (next: NextManifest & ManifestFile): void => {
+        if (!tracked.isUnderWay(changes)) return;
+        tracked.plan(next, ids, next.fragments);
+        turn?.planned(next);
+      };
+      const vectors = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
+      const made = await this.#commitRows(rows, vectors, build, { head, turn: turn && { ...turn, planned } });
+      if (!isMade(made)) return made;
+      if (changes.planned === undefined) tracked.plan(made, ids, made.fragments);
+      tracked.made();
+      return made;
     } finally {
       tracked.takeBack(changes); // nothing, once it is committed
     }
   }
 
-  /** As `Dataset.appendRows`, to the dataset at this version. No row that is there matters. */
-  async append(version: number, rows: PreparedRows | StagedSource): Promise<Replacing> {
-    const tracked = new LiveRowMap(this.#versionsFolder, new Set());
-    tracked.advance(version);
-    const options = { properties: this.#parts.fresh.noted?.() };
-    const changes = tracked.change();
-    const change: RowChange = { tracked, changes, deletions: new Map(), isAppend: true, options };
-    if (rows instanceof SourceInStaging) return this.#commitMarked(change, await rows.rows());
-    return 'file' in rows ? this.#commitPrepared(change, rows) : 'refused';
+  /** As `Dataset.appendRows`. No row that is there matters. */
+  async append(rows: PreparedRows | StagedSource): Promise<Replacing> {
+    const prepared = rows instanceof SourceInStaging ? await rows.rows() : rows;
+    if (!('rows' in prepared)) return notStaged;
+    let first: number | undefined;
+    const build =
+      ({ manifest }: StagedRows): Build<NextManifest> =>
+      (head, identity) => {
+        first ??= head.version;
+        if (head.version !== first && !this.#keepsAddresses(first, head)) return 'overtaken';
+        return nextManifest(head.bytes, { deletions: new Map(), staged: manifest, isAppend: true, ...identity });
+      };
+    return this.#commitRows(prepared, [], build);
   }
 
-  /** As `Dataset.overwriteRows`, of the dataset at this version. */
-  async overwrite(version: number, source: StagedSource): Promise<Replacing> {
-    const head = readManifest(this.#versionsFolder, version);
-    if (head === undefined) return 'overtaken';
-    if (!(source instanceof SourceInStaging)) return 'refused';
-    const { manifest, folder } = source.staged();
-    try {
-      const next = overwriteVersion(head.bytes, manifest, newTransaction(this.#parts.fresh));
-      if (!(await this.#parts.commits.lift(next, folder, head.path))) return 'overtaken';
-      return { version: next.version, fragments: [] };
-    } catch (error) {
-      return ifNotReplaceable(error, 'refused');
-    }
-  }
-
-  async #commitPrepared(change: RowChange, rows: NewRows): Promise<Replacing> {
-    if (rows instanceof RowsInStaging) return this.#commitMarked(change, rows);
-    const prepared = new FileInStaging(this.#parts.staging, rows);
-    return this.#commitMarked(change, prepared).finally(() => prepared.discard());
+  /** As `Dataset.overwriteRows`. */
+  async overwrite(source: StagedSource): Promise<Replacing> {
+    if (!(source instanceof SourceInStaging)) return notStaged;
+    const { manifest, files } = source.staged();
+    const build: Build<BuiltVersion & Replaced> = ({ bytes }, identity) => {
+      return { ...overwriteVersion(bytes, manifest, identity), files: files.map(rowFile), fragments: [] };
+    };
+    return this.#parts.loop.commit(build, { columns: 'other columns', attempts: 1 });
   }
 
   /** The deletion vectors are written while the engine writes the new rows: neither needs the other. */
-  async #commitMarked(change: RowChange, rows: RowsInStaging): Promise<Replacing> {
-    const { commits } = this.#parts;
-    const vectors = [...change.deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-    const writing = commits.write(vectors, this.#wasOvertaken ? 'in haste' : undefined);
-    writing.catch(() => undefined); // the commit throws it
+  async #commitRows<Built extends NextManifest>(
+    rows: NewRows | RowsInStaging,
+    vectors: readonly CommitFile[],
+    build: (staged: StagedRows) => Build<Built>,
+    options?: CommitOptions<Built>,
+  ): Promise<CommitOutcome<Built>> {
+    const { commits, staging, loop } = this.#parts;
+    const inStaging = rows instanceof RowsInStaging ? rows : new FileInStaging(staging, rows);
+    let placed: PlacedFiles | undefined;
     let mayBeMade = false;
     try {
-      const staged = await rows.staged;
-      if (staged.rows !== rows.rows) return 'refused';
-      const files = Promise.all([writing, rows.place(commits, staged)]);
-      const made = await this.#commitOnNewest(change, staged, files);
-      mayBeMade = typeof made === 'object';
+      placed = commits.place(vectors, this.#wasOvertaken ? 'in haste' : undefined);
+      placed.done?.catch(() => undefined); // the commit throws it
+      const staged = await inStaging.staged;
+      if (staged.rows !== rows.rows) return { refused: 'the engine has written another number of rows' };
+      const arriving = Promise.all([placed.done, inStaging.place(commits, staged)]);
+      arriving.catch(() => undefined); // of a commit that does not wait for them
+      const made = await loop.commit(build(staged), { ...options, arriving });
+      mayBeMade = isMade(made);
       this.#wasOvertaken = made === 'overtaken';
       return made;
     } catch (error) {
       mayBeMade = isOutcomeUnknown(error);
       throw error;
     } finally {
-      await Promise.allSettled([writing]);
-      if (mayBeMade) rows.committed();
-      else commits.remove(vectors);
+      await Promise.allSettled([placed?.done]);
+      if (mayBeMade) inStaging.committed();
+      else placed?.takeBack();
+      if (inStaging !== rows) inStaging.discard();
     }
   }
 
-  async #commitOnNewest(change: RowChange, staged: StagedRows, files: Promise<unknown>): Promise<Replacing> {
-    const { tracked } = change;
-    files.catch(() => undefined); // of a commit that does not wait for them
-    for (let attempt = 0; attempt < mostAttempts; attempt++) {
-      const next = this.#next(change, staged);
-      // Another program has made the table one that only the engine may change, and so was first.
-      if (next === 'refused' && attempt > 0) return 'overtaken';
-      if (typeof next === 'string') return next;
-      if (await this.#parts.commits.make(next, next.after, files, this.#turnOf(change, next))) {
-        if (!isPlanned(change)) this.#plan(change, next);
-        tracked.made();
-        return { version: next.version, fragments: next.fragments };
-      }
-      if (!(await this.#canRepeat(change))) return 'overtaken';
-    }
-    return 'overtaken';
-  }
-
-  /** After a commit of another program that leaves all rows where they are; the change is on that then. */
-  async #canRepeat(change: RowChange): Promise<boolean> {
-    const { tracked, changes } = change;
-    // What follows it is planned for this version, or the commit that it follows was not made.
-    if (isPlanned(change) || !tracked.isUnderWay(changes)) return false;
-    const newest = (await this.#parts.commits.newest()) ?? 0;
-    if (newest <= tracked.version || !keepsEveryAddress(this.#versionsFolder, tracked.version, newest)) return false;
-    tracked.skipTo(newest);
-    return true;
-  }
-
-  #turnOf(change: RowChange, next: Next): VersionTurn | undefined {
-    const { turn } = change.options;
-    if (turn === undefined) return undefined;
-    const planned = (): void => {
-      if (!change.tracked.isUnderWay(change.changes)) return;
-      this.#plan(change, next);
-      turn.planned({ version: next.version, fragments: next.fragments });
-    };
-    return { planned, isNext: () => turn.isNext() };
-  }
-
-  #plan({ tracked, deletions }: RowChange, next: Next): void {
-    const path = join(this.#versionsFolder, nextManifestName(next.after, next.version));
-    const ids = new Map([...deletions].map(([id, each]) => [id, each?.listed.id] as const));
-    tracked.plan({ ...next, path }, ids, next.fragments);
-  }
-
-  #next(
-    { tracked, changes, deletions, isAppend, options }: RowChange,
-    staged: StagedRows,
-  ): Next | 'refused' | 'overtaken' {
-    const current = this.#manifestOf(tracked);
-    if (current === undefined || !tracked.isUnderWay(changes)) return 'overtaken';
-    try {
-      const next = nextManifest(current.bytes, {
-        deletions: new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'])),
-        staged: staged.manifest,
-        isAppend,
-        updated: options.updated,
-        ...newTransaction(this.#parts.fresh),
-        properties: options.properties,
-      });
-      return { ...next, after: current.path };
-    } catch (error) {
-      return ifNotReplaceable(error, 'refused');
-    }
-  }
-
-  /** undefined where it is gone, or is now of another table. */
-  #manifestOf(tracked: LiveRowMap): ReturnType<typeof readManifest> {
-    const current = tracked.planned ?? readManifest(this.#versionsFolder, tracked.version);
-    return current !== undefined && tracked.isOf(current.bytes) ? current : undefined;
+  /** Of the commits of other programs since. */
+  #keepsAddresses(after: number, { version }: HeadManifest): boolean {
+    return keepsEveryAddress(this.#parts.versionsFolder, after, version);
   }
 
   #markDeleted(tracked: LiveRowMap, addresses: Iterable<RowAddress>): ReadonlyMap<number, Deletion> {
@@ -232,13 +182,8 @@ export class RowReplacement {
     const deleted = tracked.deletionsOf(fragment);
     if (deleted === undefined) return undefined;
     const listed = { readVersion: tracked.version, id: randomId(this.#parts.fresh), deletedRows: deleted.count };
-    return { listed, file: deletionsFile(this.#parts.folder, fragment, listed, deleted.toBitmap()) };
+    return { listed, file: { to: deletionsFile(fragment, listed), from: deleted.toBitmap() } };
   }
 }
 
-const isPlanned = ({ changes }: RowChange): boolean => changes.planned !== undefined;
-
-interface Next extends NextManifest {
-  /** The path of the manifest before it. */
-  readonly after: string;
-}
+const notStaged: RefusedCommit = { refused: 'the rows were not staged for this table' };

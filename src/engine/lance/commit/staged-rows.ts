@@ -1,22 +1,21 @@
 /** Rows on their way into a dataset, for as many attempts of a commit as it takes. */
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { RowsToRead } from '../../port/reader-work.ts';
 import type { NewRows, PreparedRows, StagedSource } from '../../port/row-address.ts';
 import type { NativeTable } from '../native/native.ts';
 import { engineCall } from '../native/translate-errors.ts';
-import type { BranchCommits, PlacedRows } from './branch-commits.ts';
-import type { DatasetInStaging, MoveTo, StagedRows, Staging } from './staging.ts';
+import type { BranchCommits, CommitFile, PlacedFiles } from './branch-commits.ts';
+import { type DatasetInStaging, rowsIn, type StagedRows, type Staging } from './staging.ts';
 
 /** Rows that the engine writes, or has written. An attempt that was overtaken leaves them to the next one. */
 export class RowsInStaging {
   readonly rows: number;
   readonly staged: Promise<StagedRows>;
-  #placed: PlacedRows | undefined;
+  #placed: PlacedFiles | undefined;
 
   constructor(staged: Promise<StagedRows>, rows: number) {
     this.rows = rows;
@@ -26,12 +25,11 @@ export class RowsInStaging {
 
   /** Resolves once a version can name them. */
   async place(commits: BranchCommits, staged: StagedRows): Promise<void> {
-    this.#placed ??= commits.place(staged);
+    this.#placed ??= commits.place(staged.files.map(rowFile));
     try {
       await this.#placed.done;
     } catch (error) {
-      this.#placed?.remove();
-      this.#placed = undefined;
+      this.takeBack();
       throw error;
     }
   }
@@ -41,14 +39,14 @@ export class RowsInStaging {
     this.#placed = placedForGood;
   }
 
-  /** To where `source` reads them. */
-  moveBack(source: DatasetInStaging): void {
-    this.#placed?.moveBack(source.folder);
+  /** To where they were staged. */
+  takeBack(): void {
+    this.#placed?.takeBack();
     this.#placed = undefined;
   }
 
   discard(): void {
-    this.#placed?.remove();
+    this.takeBack();
     this.#placed = placedForGood;
     this.staged.then(
       (staged) => staged.discard(),
@@ -57,7 +55,10 @@ export class RowsInStaging {
   }
 }
 
-const placedForGood: PlacedRows = { done: undefined, remove: () => undefined, moveBack: () => undefined };
+const placedForGood: PlacedFiles = { done: undefined, takeBack: () => undefined };
+
+/** A file of staged rows. */
+export const rowFile = (path: string): CommitFile => ({ from: path, to: join('data', basename(path)) });
 
 /** Rows of one file. */
 export class FileInStaging extends RowsInStaging implements PreparedRows {
@@ -101,7 +102,7 @@ export class SourceInStaging implements StagedSource {
 
   select(columns: readonly Projection[], limits: ChangeLimits): AsyncIterable<IpcFile> {
     const dataset = this.#begun;
-    this.#rows?.moveBack(dataset);
+    this.#rows?.takeBack();
     return this.#read(dataset.name, { columns, where: undefined, rows: undefined, ...limits });
   }
 
@@ -111,17 +112,13 @@ export class SourceInStaging implements StagedSource {
     return this.#rows;
   }
 
-  /** What was written, in its folder. */
-  staged(): StagedRows & { readonly folder: string } {
+  /** What was written. */
+  staged(): StagedRows {
     const dataset = this.#begun;
     const versions = join(dataset.folder, '_versions');
     const newest = readManifest(versions, listVersions(versions).at(-1) ?? 1);
     if (newest === undefined) throw new Error('a staged dataset without a manifest');
-    const parsed = parseManifest(newest.bytes);
-    const moveTo: MoveTo = dataset.moverOf(parsed);
-    const rows = parsed.fragments.reduce((sum, fragment) => sum + fragment.rows, 0);
-    const files = dataset.filesOf(parsed);
-    return { manifest: newest.bytes, rows, files, moveTo, folder: dataset.folder, discard: () => this.discard() };
+    return { ...rowsIn(newest.bytes, dataset.folder), discard: () => this.discard() };
   }
 
   discard(): void {

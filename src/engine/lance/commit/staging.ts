@@ -7,23 +7,22 @@
  * them, which takes a disk several times as long, and their removal makes others slower.
  */
 import { randomUUID } from 'node:crypto';
-import { copyFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Properties } from '../../../kernel/ids.ts';
-import { paired } from '../../../kernel/paired.ts';
 import {
   listVersions,
   manifestNames,
   readManifest,
   stagingFolder,
 } from '../../../lance-format/manifest/manifest-files.ts';
-import { type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { transactionsBetween } from '../../../lance-format/transaction/transaction.ts';
 import { connectNative, type NativeConnection, type NativeTable, newSession } from '../native/native.ts';
 import { makeOwnFolder } from './own-folder.ts';
-import { inFolder, removeIfPossible } from './version-commit.ts';
+import { removeIfPossible } from './version-commit.ts';
 
 /** The copy from there is on the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
 const mostBytesInMemory = 2 ** 20;
@@ -33,7 +32,6 @@ export interface StagedRows extends Pick<DatasetInStaging, 'discard'> {
   readonly rows: number;
   /** The paths of the data files. */
   readonly files: readonly string[];
-  readonly moveTo: MoveTo;
 }
 
 /** What the engine made of a shadow; its files lie in `folder`. */
@@ -52,7 +50,7 @@ export class Staging {
    * the files that a shadow names.
    */
   constructor(folder: string, memory?: StagingFolder, storageOptions: Properties = {}) {
-    this.#onDisk = new StagingFolder(stagingFolder(folder), 'by renaming', storageOptions);
+    this.#onDisk = new StagingFolder(stagingFolder(folder), 'on disk', storageOptions);
     this.#memory = memory;
   }
 
@@ -100,31 +98,18 @@ export class Staging {
   }
 
   #stageIn(staging: StagingFolder, file: IpcFile): Promise<StagedRows> {
-    return staging.use(randomUUID(), async ({ connection, name, folder, filesOf, moverOf, discard }) => {
+    return staging.use(randomUUID(), async ({ connection, name, folder, discard }) => {
       (await connection.createTable(name, file, 'create', [])).close();
-      const manifest = readFileSync(join(folder, '_versions', manifestNames(1)[0]));
-      const parsed = parseManifest(manifest);
-      const rows = parsed.fragments.reduce((sum, fragment) => sum + fragment.rows, 0);
-      return { manifest, rows, files: filesOf(parsed), moveTo: moverOf(parsed), discard };
+      return { ...rowsIn(readFileSync(join(folder, '_versions', manifestNames(1)[0])), folder), discard };
     });
   }
 }
-
-/** How files get from there to where they are used: the file system may be another one. */
-type Taking = 'by renaming' | 'by copying';
-
-/** Puts the files of a staged dataset among those of another, and says where they are now. */
-export type MoveTo = (datasetFolder: string) => readonly string[];
 
 /** A dataset that is being staged. */
 export interface DatasetInStaging {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;
-  /** The paths of the data files that lie in the folder itself: a shadow has files elsewhere, too. */
-  filesOf(manifest: Manifest): readonly string[];
-  /** The result moves all or none of `filesOf`. */
-  moverOf(manifest: Manifest): MoveTo;
   /** Maybe in a while. */
   discard(): void;
 }
@@ -132,13 +117,13 @@ export interface DatasetInStaging {
 /** A folder in which the engine makes datasets for the time of a commit. */
 export class StagingFolder {
   readonly #path: string;
-  readonly #taking: Taking;
+  readonly #isInMemory: boolean;
   readonly #storageOptions: Properties;
   #connection: Promise<NativeConnection> | undefined;
 
-  constructor(path: string, taking: Taking, storageOptions: Properties = {}) {
+  constructor(path: string, place: 'in memory' | 'on disk', storageOptions: Properties = {}) {
     this.#path = path;
-    this.#taking = taking;
+    this.#isInMemory = place === 'in memory';
     this.#storageOptions = storageOptions;
   }
 
@@ -148,9 +133,7 @@ export class StagingFolder {
     const folder = join(this.#path, `${name}.lance`);
     const discard = (): void => this.#discard(folder);
     try {
-      const filesOf = (manifest: Manifest) => ownFiles(manifest, folder);
-      const moverOf = (manifest: Manifest) => this.#mover(filesOf(manifest));
-      return await work({ connection, name, folder, filesOf, moverOf, discard });
+      return await work({ connection, name, folder, discard });
     } catch (error) {
       discard();
       throw error;
@@ -158,7 +141,7 @@ export class StagingFolder {
   }
 
   #connect(): Promise<NativeConnection> {
-    if (this.#taking === 'by copying') makeOwnFolder(this.#path);
+    if (this.#isInMemory) makeOwnFolder(this.#path);
     else mkdirSync(this.#path, { recursive: true });
     // What is staged is never read, so nothing of it is to be kept.
     this.#connection ??= connectNative(this.#path, this.#storageOptions, newSession(0, 0), true);
@@ -170,26 +153,18 @@ export class StagingFolder {
    * at once.
    */
   #discard(folder: string): void {
-    if (this.#taking === 'by renaming') void rm(folder, { recursive: true, force: true }).catch(() => undefined);
-    else removeIfPossible(folder);
-  }
-
-  #mover(own: readonly string[]): MoveTo {
-    const take = this.#taking === 'by renaming' ? renameSync : copyFileSync;
-    return (datasetFolder) => {
-      const targets = own.map((path) => join(datasetFolder, 'data', basename(path)));
-      try {
-        for (const [path, target] of paired(own, targets)) inFolder(target, () => take(path, target));
-        return targets;
-      } catch (error) {
-        for (const target of targets) rmSync(target, { force: true });
-        throw error;
-      }
-    };
+    if (this.#isInMemory) removeIfPossible(folder);
+    else void rm(folder, { recursive: true, force: true }).catch(() => undefined);
   }
 }
 
-const ownFiles = ({ files }: Manifest, folder: string): readonly string[] =>
-  files.flatMap(({ kind, path, baseId }) =>
-    kind === 'data' && baseId === undefined ? join(folder, 'data', path) : [],
-  );
+/** What this manifest of a staged dataset says of its rows. A shadow has files elsewhere, too. */
+export function rowsIn(manifest: Buffer, folder: string): Omit<StagedRows, 'discard'> {
+  const { fragments, files } = parseManifest(manifest);
+  const own = files.filter(({ kind, baseId }) => kind === 'data' && baseId === undefined);
+  return {
+    manifest,
+    rows: fragments.reduce((sum, fragment) => sum + fragment.rows, 0),
+    files: own.map(({ path }) => join(folder, 'data', path)),
+  };
+}

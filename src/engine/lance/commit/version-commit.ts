@@ -24,21 +24,6 @@ export interface Fresh {
   nowMs(): number;
   /** Version 4, which is random. */
   uuid(): string;
-  /** As `HeadCommits.note`. */
-  noted?(): VersionIdentity['properties'];
-}
-
-/** What the transactions of the next commits of a dataset say besides. */
-export interface CommitNotes {
-  properties: VersionIdentity['properties'];
-}
-
-/** Notes, and the parts of commits that say what they have. */
-export function withNotes<Parts extends { readonly fresh: Fresh }>(
-  parts: Parts,
-): { readonly notes: CommitNotes; readonly parts: Parts } {
-  const notes: CommitNotes = { properties: undefined };
-  return { notes, parts: { ...parts, fresh: { ...parts.fresh, noted: () => notes.properties } } };
 }
 
 /**
@@ -48,7 +33,6 @@ export function withNotes<Parts extends { readonly fresh: Fresh }>(
 export const newTransaction = (fresh: Fresh): VersionIdentity => ({
   transactionId: fresh.uuid(),
   committedAtMs: fresh.nowMs() - 1,
-  properties: fresh.noted?.(),
 });
 
 /** Names a deletion vector. The id is as random as the last 64 bits of a UUID are, of which two are not. */

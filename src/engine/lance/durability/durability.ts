@@ -25,14 +25,6 @@ export interface DurableBranch {
   readonly branch: string | undefined;
 }
 
-/** Files whose sync has begun before their version was there. */
-interface Ahead {
-  readonly paths: ReadonlySet<string>;
-  readonly done: Promise<void>;
-}
-
-const nothingAhead: Ahead = { paths: new Set(), done: Promise.resolve() };
-
 /**
  * Makes the versions of one branch survive a power cut. The engine itself never calls `fsync`: after a commit the new files
  * and their names are in memory only.
@@ -49,7 +41,8 @@ export class Durability {
   readonly #branch: DurableBranch;
   readonly #path: string;
   #files: ReadonlySet<string> = new Set();
-  #ahead = nothingAhead;
+  /** Files whose sync has begun before their version was there. */
+  #ahead: ReadonlyMap<string, Promise<void>> = new Map();
   readonly #folders = new Set<string>();
   readonly #openedAt: number;
   #synced: number | undefined;
@@ -69,7 +62,7 @@ export class Durability {
   beginSync(paths: readonly string[]): void {
     const done = this.#syncAll(paths.map((path) => ({ path, mayBeMissing: false })));
     done.catch(() => undefined); // `sync` throws it
-    this.#ahead = { paths: new Set(paths), done };
+    this.#ahead = new Map([...this.#ahead, ...paths.map((path) => [path, done] as const)]);
   }
 
   /**
@@ -82,12 +75,11 @@ export class Durability {
     const newest = this.#filesOf(version);
     if (newest === undefined) throw new MalformedFile(`the manifest of version ${version} is missing`);
     const ahead = this.#ahead;
-    this.#ahead = nothingAhead; // if it has failed, the next call begins anew
+    this.#ahead = new Map(); // if one has failed, the next call begins anew
     const needed = [...between, ...newest].filter(({ path }) => !this.#files.has(path));
-    const begun = needed.filter(({ path }) => ahead.paths.has(path));
-    const rest = needed.filter(({ path }) => !ahead.paths.has(path));
     // The failure of a version that never came is no failure.
-    await Promise.all([begun.length > 0 ? ahead.done : undefined, this.#syncAll(rest)]);
+    const begun = needed.map(({ path }) => ahead.get(path));
+    await Promise.all([...begun, this.#syncAll(needed.filter(({ path }) => !ahead.has(path)))]);
     this.#files = new Set(newest.map(({ path }) => path));
     this.#synced = version;
   }

@@ -29,7 +29,7 @@ export class DatasetHead {
   #isBehind = false;
   #columns: (TableColumns & { readonly version: number }) | undefined;
 
-  /** `handle`: or how it is opened once it is used. */
+  /** `handle`: or how it is opened once it is used. `watch`: without it every refresh asks the engine. `state`: of a version by itself, that of its branch. */
   constructor(handle: NativeTable | (() => Promise<NativeTable>), watch?: HeadWatch, state?: BranchState) {
     this.#handle = typeof handle === 'function' ? undefined : handle;
     this.#open = typeof handle === 'function' ? handle : async () => handle;
@@ -129,7 +129,7 @@ export class DatasetHead {
   }
 
   /** A commit of the handle whose version the caller does not need. */
-  async commit<Result>(run: (table: NativeTable) => Promise<Result>): Promise<Result> {
+  async byEngine<Result>(run: (table: NativeTable) => Promise<Result>): Promise<Result> {
     const table = await this.table();
     this.#version = undefined;
     try {

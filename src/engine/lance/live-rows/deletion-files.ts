@@ -1,6 +1,5 @@
 /** The files in which deletion vectors lie, as Lance and this service write them. */
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
 import { readKeys } from '../../../keys/key-columns.ts';
@@ -36,8 +35,6 @@ function listedOffsets(file: Buffer): Uint32Array {
   return new Uint32Array(Uint8Array.from(bytes).buffer);
 }
 
-/** The file of a new deletion vector. */
-export const deletionsFile = (folder: string, fragment: number, listed: DeletionFile, bitmap: Buffer) => ({
-  path: join(folder, '_deletions', `${fragment}-${listed.readVersion}-${listed.id}.bin`),
-  content: bitmap,
-});
+/** The file of a new deletion vector, in the folder of the branch. */
+export const deletionsFile = (fragment: number, { readVersion, id }: DeletionFile): string =>
+  `_deletions/${fragment}-${readVersion}-${id}.bin`;

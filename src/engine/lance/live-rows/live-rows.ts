@@ -131,8 +131,8 @@ export class LiveRowMap implements LiveRows {
   }
 
   /** The caller calls this if no commit since has changed or moved a row. */
-  skipTo(version: number): void {
-    this.#manifest = readManifest(this.#versionsFolder, version)?.bytes;
+  skipTo({ version, bytes }: { readonly version: number; readonly bytes: Buffer }): void {
+    this.#manifest = bytes;
     this.#version = version;
   }
 

@@ -5,23 +5,20 @@ import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError, storageFull } from '../../../kernel/errors.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import {
-  ifNotReplaceable,
-  nextFragmentId,
-  type VersionIdentity,
-} from '../../../lance-format/manifest/next-manifest.ts';
+import { ifNotReplaceable, NotReplaceable, nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
 import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/row-identity.ts';
-import { type LiftedVersion, liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import { liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
+import { isMade } from '../../port/refusal.ts';
 import { addressesFrom, addressesIn, placeOf, type RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
-import type { BranchCommits } from '../commit/branch-commits.ts';
-import { type Fresh, newTransaction } from '../commit/version-commit.ts';
+import { type BuiltVersion, liftedFrom } from '../commit/branch-commits.ts';
+import type { Build, CommitLoop, HeadManifest } from '../commit/commit-loop.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';
 import { callOf, runStep } from '../native/changes.ts';
 import { type EngineCall, engineCall } from '../native/translate-errors.ts';
@@ -32,15 +29,13 @@ export interface BranchShadowsParts {
   readonly branchFolder: string;
   readonly versionsFolder: string;
   readonly folders: ShadowFolders;
-  readonly commits: BranchCommits;
-  readonly fresh: Fresh;
+  /** As `BranchCommits`. */
+  readonly uri: string;
+  readonly loop: CommitLoop;
   /** In a shadow, by its name. Without it, what clients wrote runs in this process. */
   readonly changeInReader: ((shadow: string, change: ShadowChange) => Promise<MergeCounts>) | undefined;
   readonly views: ColumnViews;
 }
-
-/** Who asks for a shadow. */
-type ShadowUser = Pick<LocalShadowParts, 'usesIndex' | 'onCommit'>;
 
 /** Makes the shadows of one branch. */
 export class BranchShadows {
@@ -51,23 +46,18 @@ export class BranchShadows {
   }
 
   /** undefined where there can be none: the version is gone, or the table is one for the engine alone. */
-  begin(version: number, user: ShadowUser): LocalShadow | undefined {
-    const { branchFolder, versionsFolder, folders, commits, changeInReader } = this.#parts;
+  begin(version: number, usesIndex: LocalShadowParts['usesIndex']): LocalShadow | undefined {
+    const { branchFolder, versionsFolder, folders, uri, loop, changeInReader, views } = this.#parts;
     const found = readManifest(versionsFolder, version);
     if (found === undefined) return undefined;
-    const folder = folders.take(branchFolder, commits.uri);
+    const folder = folders.take(branchFolder, uri);
+    const original = { version, ...found };
     try {
-      const shadowVersion = folder.begin({ version, bytes: found.bytes });
+      const shadowVersion = folder.begin(original);
       return new LocalShadow({
-        folder,
-        original: { version, bytes: found.bytes },
-        shadowVersion,
-        ...user,
+        ...{ folder, original, shadowVersion, usesIndex, views, loop },
         changeInReader: changeInReader && ((change) => changeInReader(folder.name, change)),
-        views: this.#parts.views,
-        commit: async (lifted, from) => commits.lift(lifted, from, found.path),
         release: (made) => folders.release(branchFolder, folder, made),
-        newTransaction: () => newTransaction(this.#parts.fresh),
       });
     } catch (error) {
       void folder.remove();
@@ -77,11 +67,11 @@ export class BranchShadows {
 
   /** As `HeadCommits.view`. */
   view(version: number, columns: readonly string[], limits: ChangeLimits): ColumnView | undefined {
-    const { versionsFolder, commits, views } = this.#parts;
+    const { versionsFolder, uri, views } = this.#parts;
     const found = readManifest(versionsFolder, version);
     if (found === undefined) return undefined;
     try {
-      return views.make({ version, bytes: found.bytes }, commits.uri, columns, limits);
+      return views.make({ version, bytes: found.bytes }, uri, columns, limits);
     } catch (error) {
       return ifNotReplaceable(error, undefined);
     }
@@ -91,20 +81,16 @@ export class BranchShadows {
 interface LocalShadowParts {
   readonly folder: ShadowFolder;
   /** The newest version of the branch. */
-  readonly original: Original;
+  readonly original: HeadManifest;
   /** `ShadowFolder.begin` of it. */
   readonly shadowVersion: number;
   readonly usesIndex: (spec: MergeSpec, sourceBytes: number) => boolean;
   /** Runs a step in a reader process; without it all run here. */
   readonly changeInReader: ((change: ShadowChange) => Promise<MergeCounts>) | undefined;
   readonly views: ColumnViews;
-  /** Moves the files and makes the version; false where another program has made it, and then no file is there. */
-  readonly commit: (lifted: LiftedVersion, from: string) => Promise<boolean>;
-  /** The version is made. */
-  readonly onCommit: (version: number, columns: ColumnsAfter) => void;
+  readonly loop: CommitLoop;
   /** Nothing uses the folder any more. `made`: the version that was committed. */
   readonly release: (made: Original | undefined) => void;
-  readonly newTransaction: () => VersionIdentity;
 }
 
 const noLimits: ChangeLimits = { timeoutMs: undefined, principal: undefined };
@@ -250,25 +236,23 @@ class LocalShadow implements Shadow {
   }
 
   async commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'> {
-    const { original, shadowVersion, newTransaction, commit, onCommit } = this.#parts;
+    const { original, shadowVersion, loop } = this.#parts;
     try {
       const { result, steps } = this.#folder.changesSince(shadowVersion);
       if (this.#isSpoiled || steps.length === 0) throw new Error('a shadow that has nothing to commit');
       requireTime?.();
       this.#isSpoiled = true;
-      const lifted = liftedVersion({
-        original: original.bytes,
-        result,
-        steps,
-        identities: this.#identities,
-        ...newTransaction(),
-      });
-      const isMade = await engineCall('replace', () => commit(lifted, this.#folder.path));
-      if (!isMade) return 'overtaken';
+      const build: Build<BuiltVersion> = ({ bytes }, identity) => {
+        const lifted = liftedVersion({ original: bytes, result, steps, identities: this.#identities, ...identity });
+        return { ...lifted, files: lifted.files.map((file) => liftedFrom(this.#folder.path, file)) };
+      };
+      const options = { head: original, columns: this.#columns, attempts: 1 };
+      const made = await engineCall('replace', () => loop.commit(build, options));
+      if (made === 'overtaken') return made;
+      if (!isMade(made)) throw new NotReplaceable(made.refused);
       this.#isSpoiled = false;
-      this.#made = lifted;
-      onCommit(lifted.version, this.#columns);
-      return { version: lifted.version };
+      this.#made = made;
+      return { version: made.version };
     } finally {
       this.discard();
     }

@@ -3,9 +3,11 @@ import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import { manifestNames, namesIn, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
-import { firstVersion, type LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
+import { firstVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { changesIn } from '../../../lance-format/transaction/transaction.ts';
 import type { StagedTable } from '../../port/engine.ts';
+import { makeVersion } from '../commit/branch-commits.ts';
+import { rowFile } from '../commit/staged-rows.ts';
 import { type Fresh, newTransaction, removeFiles, removeIfEmpty, removeIfPossible } from '../commit/version-commit.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 import { engineCall, locationTaken } from '../native/translate-errors.ts';
@@ -55,9 +57,11 @@ export class StagedNewTable implements StagedTable {
       const isMade = await engineCall('replace', async () => {
         const versions = join(staged, '_versions');
         const { path, version, result, steps } = changesIn(versions, 0, (await this.#table?.version()) ?? 0);
-        const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files: rowFilesIn(staged) };
+        // All of the folder: blobs can have files beside those that the manifest names.
+        const files = namesIn(join(staged, 'data')).map((name) => rowFile(join(staged, 'data', name)));
+        const first = { ...firstVersion({ result, steps, ...newTransaction(fresh) }), files };
         const naming = manifestNames(version)[1] === basename(path) ? 1 : 0;
-        return storage.commits.lift(first, staged, join(versionsFolder, manifestNames(0)[naming]));
+        return makeVersion(storage.commits, first, join(versionsFolder, manifestNames(0)[naming]));
       });
       if (!isMade) throw locationTaken();
       await engineCall('replace', () => storage.sync(1).catch(removeManifest));
@@ -77,7 +81,3 @@ export class StagedNewTable implements StagedTable {
     return join(stagingFolder(this.#parts.storage.folder), `${this.#parts.stagedName}.lance`);
   }
 }
-
-/** All of the folder: blobs can have files beside those that the manifest names. */
-const rowFilesIn = (staged: string): readonly LiftedFile[] =>
-  namesIn(join(staged, 'data')).map((name) => ({ from: join('data', name), to: join('data', name) }));

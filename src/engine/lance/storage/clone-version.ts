@@ -10,6 +10,7 @@ import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.t
 import { type FileReference, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { cloneManifest } from '../../../lance-format/shadow/clone-manifest.ts';
+import { makeVersion } from '../commit/branch-commits.ts';
 import { locationTaken } from '../native/translate-errors.ts';
 import { withinBranch } from '../store/file-spans.ts';
 import type { BranchStorage } from './branch-storage.ts';
@@ -39,7 +40,7 @@ export async function cloneVersion({ from, version, to, keyOf, nowMs }: CloneReq
   const naming = manifestNames(version)[1] === basename(source.path) ? 1 : 0;
   const before = join(to.versionsFolder, manifestNames(version - 1)[naming]);
   const clone = { version, bytes, transaction: Buffer.of(), transactionFile: '', isRecorded: true } as const;
-  if (!(await to.commits.make(clone, before))) throw locationTaken();
+  if (!(await makeVersion(to.commits, clone, before))) throw locationTaken();
   await to.sync(version);
 }
 

@@ -1,13 +1,10 @@
-import { mkdirSync, readdirSync, renameSync, statSync } from 'node:fs';
-import { basename, join, relative } from 'node:path';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { isOutcomeUnknown } from '../../../kernel/errors.ts';
-import { paired } from '../../../kernel/paired.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
-import type { LiftedFile, LiftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import type { BranchCommits, PlacedRows, VersionTurn } from '../commit/branch-commits.ts';
-import type { StagedRows } from '../commit/staging.ts';
-import { type NewFile, removeFiles, writeFiles } from '../commit/version-commit.ts';
+import type { BranchCommits, CommitFile, PlacedFiles, VersionTurn } from '../commit/branch-commits.ts';
+import { removeFiles, writeFiles } from '../commit/version-commit.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 
 /**
@@ -25,25 +22,22 @@ export class StoreCommits implements BranchCommits {
     return this.#mirror.uri;
   }
 
-  /** Also into the mirror, where live rows are read from. */
-  async write(files: readonly NewFile[]): Promise<void> {
-    writeFiles(files);
-    await Promise.all(files.map(({ path, content }) => this.#put(this.#within(path), content)));
-  }
-
-  remove(files: readonly NewFile[]): void {
-    removeFiles(files);
-    this.#forget(files.map(({ path }) => this.#within(path)));
-  }
-
-  place({ files }: StagedRows): PlacedRows {
-    const names = files.map((path) => join('data', basename(path)));
-    const uploads = paired(files, names).map(([path, name]) => this.#put(name, { path }));
-    const done = Promise.all(uploads).then(() => undefined);
+  /** Deletion vectors also into the mirror, where live rows are read from. */
+  place(files: readonly CommitFile[]): PlacedFiles {
+    const all = files.flatMap(wholeFiles);
+    const mirrored = all.flatMap(({ from, to }) =>
+      to.startsWith('_deletions/')
+        ? { path: join(this.#mirror.folder, to), content: from instanceof Uint8Array ? from : readFileSync(from) }
+        : [],
+    );
+    writeFiles(mirrored);
+    const uploads = all.map(({ from, to }) => this.#put(to, from instanceof Uint8Array ? from : { path: from }));
     return {
-      done,
-      remove: () => void Promise.allSettled(uploads).then(() => this.#forget(names)),
-      moveBack: () => undefined,
+      done: Promise.all(uploads).then(() => undefined),
+      takeBack: () => {
+        removeFiles(mirrored);
+        void Promise.allSettled(uploads).then(() => this.#forget(all.map(({ to }) => to)));
+      },
     };
   }
 
@@ -79,22 +73,6 @@ export class StoreCommits implements BranchCommits {
     }
   }
 
-  async lift(lifted: LiftedVersion, from: string, after: string): Promise<boolean> {
-    const files = lifted.files.flatMap((file) => wholeFiles(file, from));
-    if (files.some(isDeletions)) mkdirSync(join(this.#mirror.folder, deletionsFolder), { recursive: true });
-    const uploads = files.map(({ from: path, to }) => this.#put(to, { path: join(from, path) }));
-    const forget = (): void => {
-      void Promise.allSettled(uploads).then(() => this.#forget(files.map(({ to }) => to)));
-    };
-    const isMade = await this.make(lifted, after, Promise.all(uploads)).catch((error: unknown) => {
-      if (!isOutcomeUnknown(error)) forget();
-      throw error;
-    });
-    if (isMade) this.#mirrorDeletions(files, from);
-    else forget();
-    return isMade;
-  }
-
   async newest(): Promise<number | undefined> {
     return this.#mirror.newestToWrite();
   }
@@ -108,25 +86,10 @@ export class StoreCommits implements BranchCommits {
     const keys = within.map((each) => `${this.#mirror.prefix}${each}`);
     void this.#mirror.store.delete(keys).catch(() => undefined);
   }
-
-  #mirrorDeletions(files: readonly LiftedFile[], from: string): void {
-    for (const file of files.filter(isDeletions)) {
-      renameSync(join(from, file.from), join(this.#mirror.folder, file.to));
-    }
-  }
-
-  #within(path: string): string {
-    return relative(this.#mirror.folder, path);
-  }
 }
 
-const deletionsFolder = '_deletions';
-const isDeletions = ({ to }: LiftedFile): boolean => to.startsWith(`${deletionsFolder}/`);
-
 /** The files of a folder by themselves. */
-function wholeFiles({ from, to }: LiftedFile, folder: string): readonly LiftedFile[] {
-  if (statSync(join(folder, from)).isFile()) return [{ from, to }];
-  return readdirSync(join(folder, from)).flatMap((name) =>
-    wholeFiles({ from: join(from, name), to: join(to, name) }, folder),
-  );
+function wholeFiles({ from, to }: CommitFile): readonly CommitFile[] {
+  if (from instanceof Uint8Array || statSync(from).isFile()) return [{ from, to }];
+  return readdirSync(from).flatMap((name) => wholeFiles({ from: join(from, name), to: join(to, name) }));
 }

@@ -1,0 +1,113 @@
+import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { NotReplaceable, type VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
+import { type CommitOutcome, isMade } from '../../port/refusal.ts';
+import type { ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
+import { type BranchCommits, type BuiltVersion, makeVersion } from './branch-commits.ts';
+import { type Fresh, newTransaction } from './version-commit.ts';
+
+export interface HeadManifest {
+  readonly version: number;
+  readonly bytes: Buffer;
+  /** The path of the manifest. */
+  readonly path: string;
+}
+
+/**
+ * Builds what follows the head. `overtaken`: what it is made of is not to follow this head. Throws `NotReplaceable` for a table that only
+ * the engine may write to.
+ */
+export type Build<Built extends BuiltVersion> = (
+  head: HeadManifest,
+  identity: VersionIdentity,
+) => Built | 'overtaken' | Promise<Built | 'overtaken'>;
+
+export interface CommitOptions<Built> {
+  /** By default the version at which the dataset is. */
+  readonly head?: HeadManifest | undefined;
+  readonly columns?: ColumnsAfter;
+  /** It is built on so many heads at the most. */
+  readonly attempts?: number;
+  /** Files of the version that are on their way already. */
+  readonly arriving?: Promise<unknown>;
+  /** As `VersionTurn`. */
+  readonly turn?: { planned(next: Built): void; isNext(): Promise<boolean> } | undefined;
+}
+
+interface CommitLoopParts {
+  readonly head: Pick<DatasetHead, 'isReplaced' | 'requireWritable' | 'readableVersion' | 'committedElsewhere'>;
+  readonly versionsFolder: string;
+  readonly commits: BranchCommits;
+  readonly fresh: Fresh;
+}
+
+/** Hardly any other program commits so often in so short a time. */
+const mostAttempts = 8;
+
+/**
+ * The one way from a head to the version after it, whatever builds that, and the only one that moves the dataset on to it. Where another
+ * program was first it is built again on what that program left, if it may follow that.
+ */
+export class CommitLoop {
+  readonly #parts: CommitLoopParts;
+  /** As `HeadCommits.note`. */
+  properties: VersionIdentity['properties'];
+
+  constructor(parts: CommitLoopParts) {
+    this.#parts = parts;
+  }
+
+  /** Of the head, whose manifest can be read. */
+  version(): Promise<number> {
+    return this.#parts.head.readableVersion();
+  }
+
+  async commit<Built extends BuiltVersion>(
+    build: Build<Built>,
+    options: CommitOptions<Built> = {},
+  ): Promise<CommitOutcome<Built>> {
+    const { head: dataset, commits } = this.#parts;
+    if (dataset.isReplaced) return 'overtaken'; // the caller opens what is there now
+    dataset.requireWritable();
+    const { attempts = mostAttempts } = options;
+    let head = options.head ?? this.#manifestOf(await this.version());
+    for (let attempt = 1; head !== undefined; attempt += 1) {
+      const next = await this.#build(build, head, attempt === 1);
+      if (!isMade(next)) return next;
+      if (await this.#make(next, head, options)) return next;
+      const newest: number = attempt < attempts ? ((await commits.newest()) ?? 0) : 0;
+      head = newest > head.version ? this.#manifestOf(newest) : undefined;
+    }
+    return 'overtaken';
+  }
+
+  async #build<Built extends BuiltVersion>(
+    build: Build<Built>,
+    head: HeadManifest,
+    isFirst: boolean,
+  ): Promise<CommitOutcome<Built>> {
+    const identity = { ...newTransaction(this.#parts.fresh), properties: this.properties };
+    try {
+      return await build(head, identity);
+    } catch (error) {
+      if (!(error instanceof NotReplaceable)) throw error;
+      // Another program has made the table one that only the engine may change, and so was first.
+      return isFirst ? { refused: error.message } : 'overtaken';
+    }
+  }
+
+  async #make<Built extends BuiltVersion>(
+    next: Built,
+    { path }: HeadManifest,
+    { columns = 'same columns', arriving, turn }: CommitOptions<Built>,
+  ): Promise<boolean> {
+    const inTurn = turn && { planned: () => turn.planned(next), isNext: () => turn.isNext() };
+    const made = await makeVersion(this.#parts.commits, next, path, arriving, inTurn);
+    if (made) this.#parts.head.committedElsewhere(next.version, columns);
+    return made;
+  }
+
+  #manifestOf(version: number): HeadManifest | undefined {
+    const found = readManifest(this.#parts.versionsFolder, version);
+    return found && { version, ...found };
+  }
+}
