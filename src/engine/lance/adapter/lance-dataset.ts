@@ -263,9 +263,9 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   async prepareIndex(spec: IndexSpec, scope: IndexBuildScope = ofMaintenance): Promise<PreparedCommit> {
     this.head.requireWritable();
-    const { loop, preparation } = this.#commits ?? {};
+    const own = this.#commits;
     const prepared =
-      loop && (await prepare(loop, (version) => prepareIndex(preparation!, version, spec, scope), 'index'));
+      own && (await prepare(own.loop, (version) => prepareIndex(own.preparation, version, spec, scope), 'index'));
     if (prepared !== undefined) return prepared;
     await this.#builds.build({ ...scope, spec, version: await this.head.version() });
     await this.head.refresh('to read');

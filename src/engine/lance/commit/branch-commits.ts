@@ -1,7 +1,7 @@
 /** Where the versions of a branch are made: on a file system, or on an object store. */
 import { copyFileSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
-import { isOutcomeUnknown } from '../../../kernel/errors.ts';
+import { codeOf, isOutcomeUnknown } from '../../../kernel/errors.ts';
 import { listVersions } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { LiftedFile } from '../../../lance-format/shadow/lifted-version.ts';
@@ -125,7 +125,7 @@ function move(from: string, to: string): void {
   try {
     renameSync(from, to);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error;
+    if (codeOf(error) !== 'EXDEV') throw error;
     copyFileSync(from, to);
   }
 }

@@ -26,7 +26,7 @@ export interface Tracked {
 type Fragments = ReadonlyMap<number, Tracked>;
 
 /** A manifest, and the path that its name is of. */
-interface ManifestFile {
+export interface ManifestFile {
   readonly bytes: Buffer;
   readonly path: string;
 }
