@@ -44,7 +44,7 @@ async function next(): Promise<FromFile> {
 
 function answer(said: FromFile): void {
   const large = 'messages' in said ? said.messages.filter(({ bytes }) => bytes.length >= leastMovedBytes) : [];
-  parentPort!.postMessage(said, [...new Set(large.map(({ bytes }) => bytes.buffer as ArrayBuffer))]);
+  parentPort?.postMessage(said, [...new Set(large.map(({ bytes }) => bytes.buffer as ArrayBuffer))]);
 }
 
-parentPort!.on('message', () => void next().then(answer));
+parentPort?.on('message', () => void next().then(answer));

@@ -9,7 +9,7 @@ import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.
 import { asBuffer, type Block, bytesOfMessage } from '../arrow/format/ipc-file.ts';
 import { type FlatTable, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
-import { type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
+import { elementOf, type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
 import { paired } from '../kernel/paired.ts';
 import { cellOf } from '../rows/answers/cell-text.ts';
 import { TextOut } from '../rows/answers/text-out.ts';
@@ -134,7 +134,7 @@ function mayBecome(from: Field, to: Field): boolean {
   if (to.dictionary !== undefined) return false;
   if (['struct', 'map', 'large_list', 'interval', 'null'].includes(to.type.kind)) return false;
   if (from.type.kind === 'null') return true;
-  if (isList(to)) return isList(from) && mayBecome(from.children[0]!, to.children[0]!);
+  if (isList(to)) return isList(from) && mayBecome(elementOf(from), elementOf(to));
   if (isBinary(to)) return isBinary(from);
   if (isText(to.type)) return isText(from.type);
   return !isBinary(from) && !isList(from) && !['struct', 'map', 'large_list', 'interval'].includes(from.type.kind);

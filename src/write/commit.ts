@@ -14,6 +14,7 @@ import { notedOutcomes, outcomeOf } from '../idempotency/noted-outcomes.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { isOutcomeUnknown, LancegateError } from '../kernel/errors.ts';
 import { type Properties, showTable } from '../kernel/ids.ts';
+import { paired } from '../kernel/paired.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
@@ -109,9 +110,9 @@ export class Committer {
       const { each: counts, by } = await this.#countWhileSyncing(requests, batch, made);
       await this.#record(requests, counts);
       this.#measure(requests, made, by);
-      for (const [index, { resolve }] of members.entries()) {
+      for (const [index, [{ resolve }, each]] of paired(members, counts).entries()) {
         if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
-        resolve(counts[index]!);
+        resolve(each);
       }
       this.#notify(first, batch, made);
     } catch (error) {
@@ -218,10 +219,8 @@ export class Committer {
   ): Promise<Result> {
     if (requests.every(({ keyed }) => keyed === undefined)) return commit(head);
     const note = (each: readonly WriteTotals[]): Properties => {
-      const outcomes = requests.flatMap(({ keyed, transactionId, operation }, index) =>
-        keyed === undefined
-          ? []
-          : { attempt: keyed.attempt, transactionId, operation, numAttempts, totals: each[index]! },
+      const outcomes = paired(requests, each).flatMap(([{ keyed, transactionId, operation }, totals]) =>
+        keyed === undefined ? [] : { attempt: keyed.attempt, transactionId, operation, numAttempts, totals },
       );
       const properties = notedOutcomes(outcomes);
       head.dataset.note(properties);
@@ -262,9 +261,9 @@ export class Committer {
   async #record(requests: readonly WriteRequest[], counts: readonly WriteCounts[]): Promise<void> {
     const { catalog, clock, logger, metrics } = this.#deps;
     const committedAtMs = clock.nowMs();
-    const records = requests.map((request, index) => transactionOf(request, counts[index]!, committedAtMs));
-    const answers = requests.flatMap(({ keyed, transactionId }, index) =>
-      keyed === undefined ? [] : [keyedAnswer(keyed, { transactionId, ...counts[index]! })],
+    const records = paired(requests, counts).map((each) => transactionOf(...each, committedAtMs));
+    const answers = paired(requests, counts).flatMap(([{ keyed, transactionId }, each]) =>
+      keyed === undefined ? [] : [keyedAnswer(keyed, { transactionId, ...each })],
     );
     try {
       await metrics.writeStage('record', () => catalog.recordTransactions(records, answers));

@@ -67,10 +67,12 @@ export class BatchPlan {
       this.#buffer((length * valueBits) / 8, inOrder(slices, writeFixed(valueBits / 8)));
     const children = childrenOf(field);
     if (children.length === 0) return;
-    const runs = slices.map((slice) => elementsOf(slice, childValues));
+    const inner = slices.map((slice) => ({ ...slice.data, runs: elementsOf(slice, childValues) }));
     for (const [i, child] of children.entries()) {
-      const ofChild = slices.map(({ data }, slice) => ({ data: data.children[i]!, runs: runs[slice]! }));
-      this.addColumn(child, ofChild);
+      this.addColumn(
+        child,
+        inner.map((slice) => ({ data: slice.children[i]!, runs: slice.runs })),
+      );
     }
   }
 

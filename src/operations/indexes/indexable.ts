@@ -1,4 +1,4 @@
-import { type DataType, type Field, typeName } from '../../arrow/schema/schema.ts';
+import { type DataType, elementOf, type Field, typeName } from '../../arrow/schema/schema.ts';
 import type { IndexOptions, VectorIndexType, VectorOptions } from '../../engine/port/index-spec.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 
@@ -37,12 +37,12 @@ const isByte = (type: DataType): boolean => type.kind === 'int' && type.bitWidth
 
 function requireVector(field: Field, path: string, type: VectorIndexType, { distance, numSubVectors }: VectorOptions) {
   const isMany = field.type.kind === 'list';
-  const vector = isMany ? field.children[0]! : field;
+  const vector = isMany ? elementOf(field) : field;
   const dimension = vector.type.kind === 'fixed_size_list' ? vector.type.listSize : 0;
   if (isMany && distance !== 'cosine') {
     throw invalidInput(`distance_type: column ${path} has several vectors in a row, which only cosine can compare`);
   }
-  if (isByte(vector.children[0]!.type) !== (distance === 'hamming')) {
+  if (isByte(elementOf(vector).type) !== (distance === 'hamming')) {
     throw invalidInput('distance_type: hamming is for vectors of uint8, and these for hamming');
   }
   if (distance === 'hamming' && type !== 'IVF_FLAT') {

@@ -4,7 +4,7 @@
  */
 import { bitAt, type ColumnData } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
-import type { DataType, Field } from '../../arrow/schema/schema.ts';
+import { type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
 import { paired } from '../../kernel/paired.ts';
 import type { VectorText } from '../answer-form.ts';
 import { type Cell, cell, placeOf, type WriteColumn, wordsOf } from './column-cell.ts';
@@ -76,7 +76,7 @@ function presentCell(field: Field, data: ColumnData, context: CellContext): Cell
     case 'list':
     case 'large_list':
     case 'map': {
-      const item = cellOf(field.children[0]!, data.children[0]!, context);
+      const item = cellOf(elementOf(field), elementOf(data), context);
       return { write: (out, row) => list(out, item, data.offsets[row]!, data.offsets[row + 1]!) };
     }
     case 'fixed_size_list':
@@ -137,7 +137,7 @@ function list(out: TextOut, item: Cell, start: number, end: number): void {
 }
 
 function fixedList(field: Field, size: number, data: ColumnData, context: CellContext): Cell {
-  const item = cellOf(field.children[0]!, data.children[0]!, context);
+  const item = cellOf(elementOf(field), elementOf(data), context);
   if (context.vectors === 'full' || !isVector(field) || size <= previewValues)
     return { write: (out, row) => list(out, item, row * size, (row + 1) * size) };
   const rest = fixedText(`,"… ${size - previewValues} more"]`);

@@ -1,12 +1,16 @@
 /** What numbers need to be written as digits. */
 
-/** Exact as doubles (IEEE 754). */
-export const powersOfTen = Float64Array.from({ length: 23 }, (_, power) => 10 ** power);
+const powersOfTen = Float64Array.from({ length: 23 }, (_, power) => 10 ** power);
 
-/** The digits of all numbers below a hundred, as they lie in memory. */
-export const pairs = Uint16Array.from({ length: 100 }, (_, value) =>
+/** Exact as doubles (IEEE 754), up to 10^22. */
+export const powerOfTen = (power: number): number => powersOfTen[power]!;
+
+const pairs = Uint16Array.from({ length: 100 }, (_, value) =>
   Buffer.from(String(value).padStart(2, '0')).readUInt16LE(),
 );
+
+/** The digits of a number below a hundred, as they lie in memory. */
+export const pairOf = (value: number): number => pairs[value]!;
 
 /** A point and the digits of all numbers of thousandths, as they lie in memory, and how many bytes are no zeros at the end. */
 export const fractions = Int32Array.from({ length: 1_000 }, (_, value) =>
@@ -32,10 +36,10 @@ export function countDigits(value: number): number {
 export function exponentOf(size: number): number {
   let digits = 1;
   if (size >= 1) {
-    while (size >= powersOfTen[digits]!) digits += 1;
+    while (size >= powerOfTen(digits)) digits += 1;
     return digits - 1;
   }
-  while (size * powersOfTen[digits]! < 1) digits += 1;
+  while (size * powerOfTen(digits) < 1) digits += 1;
   return -digits;
 }
 

@@ -8,8 +8,8 @@ import {
   fractionLengths,
   fractions,
   nearest,
-  pairs,
-  powersOfTen,
+  pairOf,
+  powerOfTen,
   shortest,
   upperHalf,
 } from './digits.ts';
@@ -122,11 +122,11 @@ export class TextOut {
     this.reserve(8);
     const { at } = this;
     const view = this.#view;
-    view.setUint16(at, pairs[first]!, true);
+    view.setUint16(at, pairOf(first), true);
     this.bytes[at + 2] = mark;
-    view.setUint16(at + 3, pairs[second]!, true);
+    view.setUint16(at + 3, pairOf(second), true);
     this.bytes[at + 5] = mark;
-    view.setUint16(at + 6, pairs[third]!, true);
+    view.setUint16(at + 6, pairOf(third), true);
     this.at = at + 8;
   }
 
@@ -147,8 +147,8 @@ export class TextOut {
       return;
     }
     const decimals = digitsOfDouble - 1 - exponentOf(size);
-    const rounded = Math.round(size * powersOfTen[decimals]!);
-    if (rounded / powersOfTen[decimals]! === size) this.#decimal(rounded, decimals);
+    const rounded = Math.round(size * powerOfTen(decimals));
+    if (rounded / powerOfTen(decimals) === size) this.#decimal(rounded, decimals);
     else this.#allDigits(size, decimals + 2);
   }
 
@@ -172,10 +172,10 @@ export class TextOut {
     const most = Math.max(0, digitsOfSingle - digits);
     let decimals = Math.min(Math.max(0, leastDigitsOfSingle - digits), most);
     for (; decimals < most; decimals++) {
-      const power = powersOfTen[decimals]!;
+      const power = powerOfTen(decimals);
       if (Math.fround(Math.round(size * power) / power) === size) break;
     }
-    this.#decimal(Math.round(size * powersOfTen[decimals]!), decimals);
+    this.#decimal(Math.round(size * powerOfTen(decimals)), decimals);
   }
 
   /** UTF-8 with what JSON must escape (RFC 8259, 7). */
@@ -254,7 +254,7 @@ export class TextOut {
 
   /** `value` with a point before its last `decimals` digits, without zeros at its end. */
   #decimal(value: number, decimals: number): void {
-    const power = powersOfTen[decimals]!;
+    const power = powerOfTen(decimals);
     const whole = Math.floor(value / power);
     this.integer(whole);
     let rest = value - whole * power;
@@ -278,7 +278,7 @@ export class TextOut {
    * distance to the next double. That is the same on both sides: the powers of two in the range have at most twelve digits.
    */
   #allDigits(size: number, decimals: number): void {
-    const power = powersOfTen[decimals]!;
+    const power = powerOfTen(decimals);
     const product = size * power;
     const sizeHigh = upperHalf(size);
     const powerHigh = upperHalf(power);
@@ -327,7 +327,7 @@ export class TextOut {
     let i = at + count - 2;
     for (; i >= at; i -= 2) {
       const hundredth = (rest / 100) | 0;
-      view.setUint16(i, pairs[rest - hundredth * 100]!, true);
+      view.setUint16(i, pairOf(rest - hundredth * 100), true);
       rest = hundredth;
     }
     if (i === at - 1) view.setUint8(at, zero + rest);

@@ -1,7 +1,7 @@
 /** Given of a client's rows as columns of Arrow, of types that are given. A value that does not fit is refused with its place. */
 import type { ColumnData } from '../../arrow/column/column-data.ts';
 import { formatFieldPath } from '../../arrow/schema/field-path.ts';
-import { bytesOfBits, columnLayout, type DataType, type Field } from '../../arrow/schema/schema.ts';
+import { bytesOfBits, columnLayout, type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
 import { invalidInput, type LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { base64, type WriteValue, writerOf } from './fixed-writers.ts';
@@ -148,7 +148,7 @@ export class ColumnMaker {
       }
       offsets[i + 1] = items.length;
     }
-    const item = field.children[0]!;
+    const item = elementOf(field);
     const inner = {
       values: items,
       rowOf: (index: number) => given.rowOf(rows[index]!),
