@@ -32,6 +32,7 @@ import {
   writeFrame,
 } from './protocol.ts';
 import { answerBytesOf, ResultBytes } from './result-bytes.ts';
+import { TextThread } from './threaded-text.ts';
 
 interface ReaderParts {
   readonly channel: Duplex;
@@ -86,6 +87,7 @@ class Reader {
   readonly #setup: ReaderSetup;
   readonly #datasets: KeptDatasets;
   readonly #process: ReaderSurroundings;
+  readonly #textThread = new TextThread();
   #isSpent = false;
 
   constructor(setup: ReaderSetup, datasets: KeptDatasets, process: ReaderSurroundings) {
@@ -159,7 +161,10 @@ class Reader {
   /** A small result leaves in one message. The next bytes are computed while the last ones leave. */
   async #queried(dataset: KeptDataset, { spec, answer }: QueryWork): Promise<Carried> {
     const version = await dataset.version();
-    const results = new ResultBytes(dataset.query(await fitted(spec, dataset)), answerBytesOf(answer));
+    const results = new ResultBytes(
+      dataset.query(await fitted(spec, dataset)),
+      answerBytesOf(answer, this.#textThread),
+    );
     let leaving: Promise<void> | undefined;
     for (;;) {
       const [{ bytes, isLast }] = await Promise.all([results.next(), leaving]);

@@ -2,26 +2,28 @@ import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { FileStream } from '../arrow/stream/file-stream.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
 import { ArrowStreamBytes } from '../rows/answers/arrow-stream-bytes.ts';
-import { RowText } from '../rows/answers/row-text.ts';
 import { mostReplyBytes } from './protocol.ts';
+import { type TextThread, ThreadedText } from './threaded-text.ts';
+
+type AnswerParts = Iterator<Buffer, void> | AsyncIterator<Buffer, void>;
 
 /** Batches as bytes, in parts as they come. */
 interface AnswerBytes {
   /** In the batches so far. */
   readonly rows: number;
-  /** Parts may be views of the batch, and of memory that is written again once two more messages are full. */
-  add(batch: IpcFile): Iterator<Buffer, void>;
-  end(): Iterator<Buffer, void>;
+  /** AnswerParts may be views of the batch, and of memory that is written again once two more messages are full. */
+  add(batch: IpcFile): AnswerParts;
+  end(): AnswerParts;
 }
 
-export function answerBytesOf(form: AnswerForm): AnswerBytes {
+export function answerBytesOf(form: AnswerForm, thread: TextThread): AnswerBytes {
   switch (form.kind) {
     case 'arrow file':
       return new FileStream();
     case 'arrow stream':
       return new ArrowStreamBytes();
     case 'text':
-      return new RowText(form, mostReplyBytes);
+      return new ThreadedText(form, thread);
   }
 }
 
@@ -30,7 +32,7 @@ export class ResultBytes {
   readonly #encoding: AnswerBytes;
   readonly #batches: AsyncIterator<IpcFile>;
   /** The bytes of the batch that was read last, and then those that end the file. */
-  #parts: Iterator<Buffer, void> = [][Symbol.iterator]();
+  #parts: AnswerParts = [][Symbol.iterator]();
   #hasEnd = false;
   /** What was cut off the last part. */
   #rest: Buffer = Buffer.alloc(0);
@@ -50,7 +52,7 @@ export class ResultBytes {
     const bytes: Buffer[] = [];
     let room = mostReplyBytes;
     while (room > 0) {
-      const part = this.#rest.length > 0 ? this.#rest : this.#parts.next().value;
+      const part = this.#rest.length > 0 ? this.#rest : (await this.#parts.next()).value;
       if (part === undefined) {
         if (this.#hasEnd) return { bytes, isLast: true };
         await this.#readBatch();
