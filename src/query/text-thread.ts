@@ -1,6 +1,7 @@
 /** The thread of `threaded-text.ts`: writes one result after the other, a part each time that it is asked. */
 import { parentPort } from 'node:worker_threads';
 import { asBuffer, type IpcFile } from '../arrow/format/ipc-file.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import { RowText } from '../rows/answers/row-text.ts';
 import { mostReplyBytes, plainError } from './protocol.ts';
 import type { ToWrite, WrittenText } from './threaded-text.ts';
@@ -22,7 +23,7 @@ class ResultWriter {
   #take(asked: ToWrite): void {
     if (asked.kind === 'begin') this.#text = new RowText(asked.form, mostReplyBytes, asked.rows);
     const text = this.#text;
-    if (text === undefined) throw new Error('no result was begun');
+    if (text === undefined) throw new LancegateError('Internal', 'no result was begun');
     if (asked.kind === 'add') this.#parts = text.add(asBuffer(asked.file) as IpcFile);
     if (asked.kind === 'end') this.#parts = text.end();
   }
