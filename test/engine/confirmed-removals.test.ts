@@ -2,21 +2,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ConfirmedRemovals } from '#src/engine/lance/durability/confirmed-removals.ts';
+import { LancegateError } from '#src/kernel/errors.ts';
 
 const frozenMs = 10_000;
 
-test('a process that stood still between two removals asks again before the next one', async () => {
-  let nowMs = 0;
+test('each removal is confirmed, and what refuses a later one does not say that nothing was written (P6)', async () => {
   let asked = 0;
-  const removals = new ConfirmedRemovals(
-    async () => void asked++,
-    () => nowMs,
-  );
+  const removals = new ConfirmedRemovals(async () => {
+    if (++asked !== 1) throw new LancegateError('CatalogUnavailable', 'nothing was written');
+  });
   await removals.next();
-  await removals.next();
-  assert.equal(asked, 1);
-  nowMs += frozenMs;
-  await removals.next();
+  await assert.rejects(removals.next(), { kind: 'Internal' });
   assert.equal(asked, 2);
 });
 
@@ -29,4 +25,5 @@ test('a process that stood still while it asked removes nothing, whatever the an
     () => nowMs,
   );
   await assert.rejects(removals.next(), { kind: 'CatalogUnavailable' });
+  await assert.rejects(removals.next(), { kind: 'Internal' });
 });

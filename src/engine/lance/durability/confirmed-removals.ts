@@ -15,8 +15,7 @@ const confirmedForMs = 2_000;
 export class ConfirmedRemovals {
   readonly #confirm: Confirm;
   readonly #monotonicMs: () => number;
-  #askedAtMs = Number.NEGATIVE_INFINITY;
-  #left = 0;
+  #hasBegun = false;
 
   /** Without `confirm` no other process can own the table. */
   constructor(confirm: Confirm, monotonicMs = () => performance.now()) {
@@ -27,30 +26,20 @@ export class ConfirmedRemovals {
   /** To be awaited directly before each removal. Throws what `confirm` throws; `CatalogUnavailable` where that took too long. */
   async next(): Promise<void> {
     if (this.#confirm === undefined) return;
-    if (this.#left === 0 || this.#isOver) await this.#ask(this.#confirm);
-    this.#left -= 1;
+    const refuse = notTheFirstStepIf(this.#hasBegun);
+    this.#hasBegun = true;
+    // The time before the question counts: the answer may have waited for this process.
+    const askedAtMs = this.#monotonicMs();
+    await this.#confirm().catch(refuse);
+    if (this.#monotonicMs() - askedAtMs >= confirmedForMs) refuse(tooLate());
   }
 
   /** As `next`, before each so many. */
   async forEach<Item>(items: readonly Item[], remove: (some: readonly Item[]) => Promise<void>): Promise<void> {
     for (let start = 0; start < items.length; start += removalsAtOnce) {
-      this.#left = 0;
       await this.next();
       await remove(items.slice(start, start + removalsAtOnce));
     }
-  }
-
-  get #isOver(): boolean {
-    return this.#monotonicMs() - this.#askedAtMs >= confirmedForMs;
-  }
-
-  /** By the time before the question: the answer may have waited for this process. */
-  async #ask(confirm: () => Promise<void>): Promise<void> {
-    const hasRemoved = this.#askedAtMs !== Number.NEGATIVE_INFINITY;
-    this.#askedAtMs = this.#monotonicMs();
-    await confirm().catch(notTheFirstStepIf(hasRemoved));
-    this.#left = removalsAtOnce;
-    if (this.#isOver) notTheFirstStepIf(hasRemoved)(tooLate());
   }
 }
 
