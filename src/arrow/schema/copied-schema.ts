@@ -1,8 +1,8 @@
-/** A schema out of fields of others, which point into copies of those: so no type and no metadata is lost, also none that nobody here knows. */
+/** Makes a schema of fields that other schemas have. Their bytes are copied, so no type or metadata is lost that this code does not know. */
 import { Builder } from 'flatbuffers';
 import { addCopy, type FlatTable, finishMessage } from '../format/message.ts';
 
-/** A message, with the metadata of `schema`, where it is given. */
+/** The message of the schema, with the metadata of `schema` where that is given. */
 export function schemaOfFields(fields: readonly FlatTable[], schema?: FlatTable): Buffer {
   const builder = new Builder();
   const copies = new Map<Buffer, number>();

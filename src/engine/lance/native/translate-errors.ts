@@ -11,6 +11,12 @@ import { evaluationRules, filterRules, queryRules, type Rule, rowNames } from '.
 
 const takenText = 'another program stored a table at the location of this one';
 
+/** Of main, which is undefined, or another branch. */
+export const nothingStored = (branch: string | undefined): LancegateError =>
+  branch === undefined
+    ? new LancegateError('TableNotFound', 'nothing is stored where the table should be')
+    : new LancegateError('TableBranchNotFound', 'the table has no such branch');
+
 export const locationTaken = (): LancegateError =>
   new LancegateError('ConcurrentCreate', takenText, {
     internal: { refusal: 'location taken' satisfies EngineRefusal },

@@ -1,6 +1,5 @@
 import { open } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import {
   branchFolder,
@@ -24,6 +23,7 @@ import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import { type BranchState, inspectBranch, nothingLeft } from '../head/branch-state.ts';
 import type { HeadWatch } from '../head/head-watch.ts';
 import { VersionsFolder } from '../head/versions-folder.ts';
+import { nothingStored } from '../native/translate-errors.ts';
 import { FileSpans } from '../store/file-spans.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 import type { BranchStorage } from './branch-storage.ts';
@@ -66,16 +66,10 @@ export class FolderBranch implements BranchStorage {
 
   async open(): Promise<HeadWatch> {
     const state = await inspectBranch(this.#parts, true);
-    if (state === undefined) throw this.#missing();
+    if (state === undefined) throw nothingStored(this.#parts.branch);
     this.#durability = new Durability(this.#parts.fileSync, this.#parts, state.version);
     this.#isOpen = true;
     return new FolderWatch(new VersionsFolder(this.#parts.datasetPath, this.#parts.branch), state);
-  }
-
-  #missing(): LancegateError {
-    return this.#parts.branch === undefined
-      ? new LancegateError('TableNotFound', 'nothing is stored where the table should be')
-      : new LancegateError('TableBranchNotFound', 'the table has no such branch');
   }
 
   async newestVersion(): Promise<number> {

@@ -25,7 +25,7 @@ import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts
 import { parseManifest, transactionIn } from '../../../lance-format/manifest/parse-manifest.ts';
 import { fenceProperty } from '../../port/change.ts';
 import type { TableColumns } from '../../port/table-columns.ts';
-import { translateEngineError } from '../native/translate-errors.ts';
+import { nothingStored, translateEngineError } from '../native/translate-errors.ts';
 import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
 
@@ -130,12 +130,6 @@ export class BranchMirror {
     await this.makeVersion(next, name);
   }
 
-  async #settle(version: number): Promise<void> {
-    await this.fence(version - 1);
-    if (this.#unsettled === version) this.#unsettled = undefined;
-    this.#isTrusted = false;
-  }
-
   /** Whether the number after the known version may be taken. A process that was frozen for long has to look again. */
   get isCurrent(): boolean {
     const { wallMs, monotonicMs } = this.#knownAt;
@@ -173,14 +167,8 @@ export class BranchMirror {
 
   /** As `refresh`, of a branch that may not be there: `TableNotFound` or `TableBranchNotFound`. */
   async open(): Promise<void> {
-    if (this.#newest === undefined && (await this.findNewest()) === undefined) throw this.#missing();
+    if (this.#newest === undefined && (await this.findNewest()) === undefined) throw nothingStored(this.#branch);
     await this.refresh();
-  }
-
-  #missing(): LancegateError {
-    return this.#branch === undefined
-      ? new LancegateError('TableNotFound', 'nothing is stored where the table should be')
-      : new LancegateError('TableBranchNotFound', 'the table has no such branch');
   }
 
   /** The columns of the newest version, for the next dataset of the branch; undefined where they are not known. */
@@ -194,7 +182,12 @@ export class BranchMirror {
 
   /** The newest version: one request if it is known, and a few more if it is not. `TableDamaged` where there is none. */
   async refresh(): Promise<number> {
-    if (this.#unsettled !== undefined) await this.#settle(this.#unsettled);
+    const unsettled = this.#unsettled;
+    if (unsettled !== undefined) {
+      await this.fence(unsettled - 1);
+      if (this.#unsettled === unsettled) this.#unsettled = undefined;
+      this.#isTrusted = false;
+    }
     const before = this.#newest;
     const lookedAt = this.#now();
     const found = await this.findNewest();
