@@ -13,6 +13,27 @@ export interface ApiKey {
   readonly revokedAtMs: number | undefined;
 }
 
+/** A key as tables have it, without its secret. */
+export interface ApiKeyColumns {
+  readonly id: string;
+  readonly subject: string;
+  readonly scopes: string;
+  readonly groups: string;
+  readonly created_at_ms: number;
+  readonly expires_at_ms: number | null;
+  readonly revoked_at_ms: number | null;
+}
+
+export const apiKeyOf = (row: ApiKeyColumns): ApiKey => ({
+  id: row.id,
+  subject: row.subject,
+  scopes: JSON.parse(row.scopes) as readonly string[],
+  groups: JSON.parse(row.groups) as readonly string[],
+  createdAtMs: row.created_at_ms,
+  expiresAtMs: row.expires_at_ms ?? undefined,
+  revokedAtMs: row.revoked_at_ms ?? undefined,
+});
+
 export interface StoredApiKey extends ApiKey {
   /** SHA-256; the secret itself is not kept. */
   readonly secretHash: Uint8Array;

@@ -1,6 +1,6 @@
 /** The files of a clone: durable before the clone counts, and none from outside the storage root. */
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
@@ -48,6 +48,19 @@ describe('a clone', () => {
       );
     const missing = [...files, ...files.map((file) => dirname(file)), folder].filter((path) => !synced.has(path));
     assert.deepEqual(missing, []);
+  });
+
+  test('names its manifest as the table does that it is made of', async (t) => {
+    const { folder, engine, dataset, from } = await cloneable(t);
+    const version = await dataset.version();
+    const [newName, oldName] = manifestNames(version);
+    const versions = join(folder, source, '_versions');
+    renameSync(join(versions, newName), join(versions, oldName));
+    await engine.clone({ ...from, version }, target);
+    assert.deepEqual(
+      readdirSync(join(folder, target, '_versions')).filter((name) => name.endsWith('.manifest')),
+      [oldName],
+    );
   });
 
   test('is made of no files from outside the storage root (P9)', async (t) => {

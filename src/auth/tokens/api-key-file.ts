@@ -6,7 +6,13 @@
 import { closeSync, fstatSync, mkdirSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import type { ApiKey, ApiKeyRecords, StoredApiKey } from '../../catalog/credentials.ts';
+import {
+  type ApiKey,
+  type ApiKeyColumns,
+  type ApiKeyRecords,
+  apiKeyOf,
+  type StoredApiKey,
+} from '../../catalog/credentials.ts';
 import { privateMode, requirePrivate } from '../private-file.ts';
 
 const schema = `
@@ -50,12 +56,14 @@ export class ApiKeyFile implements ApiKeyRecords, Disposable {
   }
 
   async find(id: string): Promise<StoredApiKey | undefined> {
-    const row = this.#byId.get(id);
-    return row && { ...apiKeyOf(row), secretHash: row.secret_sha256 as Uint8Array };
+    // The casts hold: the table is strict, and `insert` alone fills it.
+    const row = this.#byId.get(id) as (ApiKeyColumns & { readonly secret_sha256: Uint8Array }) | undefined;
+    return row && { ...apiKeyOf(row), secretHash: row.secret_sha256 };
   }
 
   async list(): Promise<readonly ApiKey[]> {
-    return this.#database.prepare('select * from api_keys order by created_at_ms, id').all().map(apiKeyOf);
+    const rows = this.#database.prepare('select * from api_keys order by created_at_ms, id').all();
+    return (rows as unknown as ApiKeyColumns[]).map(apiKeyOf);
   }
 
   async revoke(id: string, atMs: number): Promise<boolean> {
@@ -79,14 +87,3 @@ function createPrivately(path: string): void {
     closeSync(file);
   }
 }
-
-/** The casts hold: the table is strict, and `insert` alone fills it. */
-const apiKeyOf = (row: Record<string, unknown>): ApiKey => ({
-  id: row.id as string,
-  subject: row.subject as string,
-  scopes: JSON.parse(row.scopes as string) as readonly string[],
-  groups: JSON.parse(row.groups as string) as readonly string[],
-  createdAtMs: row.created_at_ms as number,
-  expiresAtMs: (row.expires_at_ms as number | null) ?? undefined,
-  revokedAtMs: (row.revoked_at_ms as number | null) ?? undefined,
-});

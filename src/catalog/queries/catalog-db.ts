@@ -1,4 +1,5 @@
 /** The rows as the database holds them. Objects of text to text are kept as JSON text: nothing ever queries inside. */
+
 import type { Kysely } from 'kysely';
 import type {
   BranchName,
@@ -11,6 +12,7 @@ import type {
   TableRef,
   TransactionId,
 } from '../../kernel/ids.ts';
+import type { ApiKeyColumns } from '../credentials.ts';
 import type { RequestOwner, TableState, TransactionRecord } from '../port.ts';
 
 interface NamespaceRow {
@@ -128,15 +130,8 @@ interface DatabaseRow {
   readonly name: string;
 }
 
-export interface ApiKeyRow {
-  readonly id: string;
+export interface ApiKeyRow extends ApiKeyColumns {
   readonly secret_sha256: string;
-  readonly subject: string;
-  readonly scopes: string;
-  readonly groups: string;
-  readonly created_at_ms: number;
-  readonly expires_at_ms: number | null;
-  readonly revoked_at_ms: number | null;
 }
 
 interface IssuerKeysRow {

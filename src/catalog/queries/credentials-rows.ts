@@ -1,4 +1,4 @@
-import type { ApiKey, StoredApiKey } from '../credentials.ts';
+import { type ApiKey, apiKeyOf, type StoredApiKey } from '../credentials.ts';
 import type { ApiKeyRow, CatalogDb } from './catalog-db.ts';
 
 const rowOf = (key: StoredApiKey): ApiKeyRow => ({
@@ -12,15 +12,9 @@ const rowOf = (key: StoredApiKey): ApiKeyRow => ({
   revoked_at_ms: key.revokedAtMs ?? null,
 });
 
-const apiKeyOf = (row: ApiKeyRow): StoredApiKey => ({
-  id: row.id,
+const storedKeyOf = (row: ApiKeyRow): StoredApiKey => ({
+  ...apiKeyOf(row),
   secretHash: Buffer.from(row.secret_sha256, 'hex'),
-  subject: row.subject,
-  scopes: JSON.parse(row.scopes) as readonly string[],
-  groups: JSON.parse(row.groups) as readonly string[],
-  createdAtMs: row.created_at_ms,
-  expiresAtMs: row.expires_at_ms ?? undefined,
-  revokedAtMs: row.revoked_at_ms ?? undefined,
 });
 
 export async function insertApiKey(db: CatalogDb, key: StoredApiKey): Promise<void> {
@@ -29,12 +23,12 @@ export async function insertApiKey(db: CatalogDb, key: StoredApiKey): Promise<vo
 
 export async function findApiKeys(db: CatalogDb, ids: readonly string[]): Promise<readonly StoredApiKey[]> {
   const rows = await db.selectFrom('api_keys').selectAll().where('id', 'in', ids).execute();
-  return rows.map(apiKeyOf);
+  return rows.map(storedKeyOf);
 }
 
 export async function listApiKeys(db: CatalogDb): Promise<readonly ApiKey[]> {
   const rows = await db.selectFrom('api_keys').selectAll().orderBy('created_at_ms').orderBy('id').execute();
-  return rows.map(apiKeyOf).map(({ secretHash: _, ...key }) => key);
+  return rows.map(apiKeyOf);
 }
 
 export async function revokeApiKey(db: CatalogDb, id: string, atMs: number): Promise<boolean> {
