@@ -31,13 +31,13 @@ export interface IndexRequest extends WriteRequest {
 
 export const indexKind: WriteKind<IndexRequest> = {
   batch([request]: readonly [IndexRequest]): WriteBatch {
-    return { numRows: 0, on: [], commit: (head) => commit(request, head), discard: () => undefined };
+    return { numRows: 0, on: [], commit: (head) => commitIndex(request, head), discard: () => undefined };
   },
 };
 
 const noRows = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 } as const;
 
-async function commit(request: IndexRequest, head: Head): Promise<Committed> {
+async function commitIndex(request: IndexRequest, head: Head): Promise<Committed> {
   const { dataset, spec, isReplacing, scope } = request;
   scope.signal.throwIfAborted();
   await dataset.refresh();

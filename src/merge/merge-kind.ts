@@ -3,6 +3,7 @@
  * comes before and after.
  */
 import type { Datasets } from '../engine/port/engine.ts';
+import { isMade } from '../engine/port/refusal.ts';
 import { addressOf } from '../engine/port/row-address.ts';
 import { principalKey } from '../kernel/request-scope.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
@@ -46,11 +47,11 @@ export class MergeKind implements WriteKind<MergeRequest> {
       numRows: sent.numRows,
       on: sent.first.on,
       commit: async (head) => {
-        if (sent.isComplete) return this.#commit(sent, head);
+        if (sent.isComplete) return this.#merge(sent, head);
         if (head.turn?.follows !== undefined) return 'overtaken'; // what it follows cannot be read yet
         batch.discard();
         batch = await this.#complete(sent, head);
-        return this.#commit(batch, head);
+        return this.#merge(batch, head);
       },
       discard: () => batch.discard(),
     };
@@ -66,13 +67,13 @@ export class MergeKind implements WriteKind<MergeRequest> {
     );
   }
 
-  async #commit(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
+  async #merge(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
     if (batch.changesNothing) return unchanged(batch.requests, head);
     const startMs = performance.now();
-    const direct = await this.#byRowAddress.commit(batch, head);
-    if (typeof direct === 'object') return direct;
+    const direct = await this.#byRowAddress.merge(batch, head);
+    if (isMade(direct)) return direct;
     if (head.turn?.follows !== undefined) return 'overtaken'; // a shadow is of a version that is there
-    const outcome = direct === 'overtaken' ? direct : await this.#inShadow.commit(batch, head);
+    const outcome = direct === 'overtaken' ? direct : await this.#inShadow.merge(batch, head);
     const engineMs = performance.now() - startMs;
     const didWithout = () => this.#byRowAddress.didWithout(batch, head, engineMs);
     if (outcome !== 'overtaken') return { ...outcome, count: () => countWhile(didWithout, outcome) };

@@ -92,12 +92,12 @@ export class Committer {
    */
   start(members: readonly BatchMember[], head: Head, before?: CommitUnderWay): CommitUnderWay {
     const underWay = new CommitUnderWay(before);
-    void this.#commit(members, head, underWay).finally(() => underWay.end());
+    void this.#run(members, head, underWay).finally(() => underWay.end());
     return underWay;
   }
 
   /** Never rejects. */
-  async #commit(members: readonly BatchMember[], head: Head, underWay: CommitUnderWay): Promise<void> {
+  async #run(members: readonly BatchMember[], head: Head, underWay: CommitUnderWay): Promise<void> {
     const requests = members.map(({ request }) => request);
     const [{ request: first, batchKey }] = members as [BatchMember];
     const batch = this.#kinds[first.kind].batch(requests, batchKey !== undefined);

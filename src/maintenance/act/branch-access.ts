@@ -67,7 +67,7 @@ export class BranchAccess {
    * Takes the branch's lock for the commit alone; writers may go on before it is durable. Makes none if `isWanted` says no of the
    * newest version: a client has dropped, meanwhile, what was built again.
    */
-  async commit(
+  async commitPrepared(
     { table, tableId, branch }: BranchRef,
     dataset: Snapshot & BranchHead,
     prepared: PreparedCommit,

@@ -134,7 +134,7 @@ export class MaintenanceActions {
     const release = await locks.lockShared(table, neverAborts);
     try {
       if ((await catalog.findTable(table))?.id !== tableId) return false;
-      return (await this.#access.commit(target, dataset, prepared, isWanted)).isMade;
+      return (await this.#access.commitPrepared(target, dataset, prepared, isWanted)).isMade;
     } finally {
       release();
     }
@@ -183,7 +183,7 @@ export class MaintenanceActions {
     await this.#access.mark(target, dataset);
     const prepared = await dataset.prepareCompaction(fragments, signal);
     if (prepared === undefined) return nothingCompacted;
-    return { ...nothingRemoved, ...(await this.#access.commit(target, dataset, prepared)) };
+    return { ...nothingRemoved, ...(await this.#access.commitPrepared(target, dataset, prepared)) };
   }
 
   /**

@@ -4,7 +4,7 @@ import { concatRows, type RowsOf } from '../../arrow/column/concat-rows.ts';
 import { schemaFingerprint } from '../../arrow/schema/read-schema.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
-import { isMade } from '../../engine/port/refusal.ts';
+import { type CommitOutcome, isMade, type RefusedCommit } from '../../engine/port/refusal.ts';
 import { addressOf, type CommitTurn, type PreparedRows, type Replaced } from '../../engine/port/row-address.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
@@ -42,19 +42,18 @@ export class ByRowAddress {
   }
 
   /**
-   * `does not apply`: the batch is to be merged in a shadow. `overtaken`: another program has committed since the head was looked
-   * up. Nothing is written in either case. Throws what fails the batch: `FaultyPart` says which of its merges did.
+   * Refused: the batch is to be merged in a shadow. Throws what fails the batch: `FaultyPart` says which of its merges did.
    */
-  async commit(batch: Batch, head: Head): Promise<Committed | 'does not apply' | 'overtaken'> {
+  async merge(batch: Batch, head: Head): Promise<CommitOutcome<Committed>> {
     const isFor = await this.#isFor(batch, head.dataset);
-    if (isFor === false) return 'does not apply';
+    if (isFor === false) return { refused: 'a merge by more than keys, or of other columns' };
     // The rows that a planned version has cannot be read.
     if (head.turn?.follows !== undefined && isFor === 'partial') return 'overtaken';
     const index = await this.#index.at(head, batch.first);
-    if (index === undefined) return 'does not apply';
+    if (index === undefined) return { refused: 'no key index' };
     if (batch.numRows > sliceRows) await setImmediate();
     const found = index.find(batch.keys);
-    if ((!batch.inserts || isFor === 'partial') && found.surplus.size > 0) return 'does not apply';
+    if ((!batch.inserts || isFor === 'partial') && found.surplus.size > 0) return { refused: 'doubled keys' };
     const parts = rowsToWrite(batch, found);
     if (parts.every(({ chunk, keep }) => chunk.rows === 0 || keep?.includes(1) === false))
       return unchanged(batch.requests, head);
@@ -62,8 +61,9 @@ export class ByRowAddress {
     if (index.tracked.version !== head.version) return 'overtaken';
     const rows =
       isFor === 'whole' ? batch.prepare(head.dataset, parts) : await this.#completed(batch, parts, found, head);
-    if (rows === 'other columns') return this.#refuse(batch.first, await head.dataset.schema(), index);
-    if (rows === 'too much at once') return 'does not apply';
+    if (rows === 'other columns')
+      return this.#refuse({ refused: rows }, batch.first, await head.dataset.schema(), index);
+    if (rows === 'too much at once') return { refused: rows };
     return this.#replace(index, batch, { found, parts, rows }, head);
   }
 
@@ -72,7 +72,7 @@ export class ByRowAddress {
     batch: Batch,
     { found, parts, rows }: { found: FoundRows; parts: readonly RowsOf[]; rows: PreparedRows },
     head: Head,
-  ): Promise<Committed | 'does not apply' | 'overtaken'> {
+  ): Promise<CommitOutcome<Committed>> {
     const old = batch.updates ? addressesOf(found) : [];
     const properties = head.note?.(countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert));
     const { turn, end } = planning(index, batch, parts, head.turn);
@@ -84,7 +84,7 @@ export class ByRowAddress {
     });
     if (!isMade(replaced)) {
       end();
-      if (replaced !== 'overtaken') return this.#refuse(batch.first, await head.dataset.schema(), index);
+      if (replaced !== 'overtaken') return this.#refuse(replaced, batch.first, await head.dataset.schema(), index);
       return head.turn?.follows === undefined ? this.#overtaken(index) : replaced;
     }
     this.#index.used();
@@ -151,10 +151,10 @@ export class ByRowAddress {
    * Remembers the refusal. Direct commits may never fit this table: so its index is forgotten if none of them has used it
    * yet.
    */
-  #refuse({ chunk }: MergeOfRows, schema: Schema, index: KeyIndex): 'does not apply' {
+  #refuse(refusal: RefusedCommit, { chunk }: MergeOfRows, schema: Schema, index: KeyIndex): RefusedCommit {
     this.#refused.set(schemaFingerprint(chunk), schema);
     if (!index.isUsed) this.#index.forget();
-    return 'does not apply';
+    return refusal;
   }
 
   /** Twice at one version: not another commit, but another table in the same folder. */

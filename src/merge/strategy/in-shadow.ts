@@ -31,14 +31,14 @@ export class InShadow {
     this.#engine = engine;
   }
 
-  /** As `ByRowAddress.commit`. */
-  async commit(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
+  /** As `ByRowAddress.merge`; never refused. */
+  async merge(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
     const before = await this.#rowsBefore(batch, head);
     const shadow = await head.dataset.shadow();
     try {
       // A reader may have refreshed the dataset since the head was read.
       if (shadow.baseVersion !== head.version) return 'overtaken';
-      const merged = await this.#merge(batch, head.dataset, shadow);
+      const merged = await this.#compute(batch, head.dataset, shadow);
       if (!hasChanged(merged.totals)) return unchanged(batch.requests, head);
       await this.#note(batch, head, merged, before);
       const made = await shadow.commit(() => batch.requireTime());
@@ -59,7 +59,7 @@ export class InShadow {
     return found && { by: 'key_index', rowsBefore: (key: number) => found.numRows(key) };
   }
 
-  async #merge(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
+  async #compute(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
     const target = { columns: await dataset.columns(), shadow };
     const isByEngine = !needsPromotedKeys(batch) && !canMatch(batch, target);
     const useIndex = isByEngine && batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
