@@ -4,3 +4,5 @@ export interface ChangeLimits {
   /** `principalKey`. */
   readonly principal: string | undefined;
 }
+
+export const noLimits: ChangeLimits = { timeoutMs: undefined, principal: undefined };

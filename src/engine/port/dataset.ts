@@ -193,8 +193,6 @@ export interface EngineWrites {
   buildIndex(spec: IndexSpec): Promise<void>;
   /** Writes small fragments, and those with many deleted rows, anew, and commits that if there are any. */
   compact(spec: CompactionSpec): Promise<CompactionResult>;
-  /** Commits a version without these rows; addresses without a row are passed over. */
-  deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }>;
 }
 
 /**

@@ -17,7 +17,7 @@ import type { ChangeLimits } from '../../engine/port/change-limits.ts';
 import type { EngineWrites } from '../../engine/port/dataset.ts';
 import type { Datasets, Scratch } from '../../engine/port/engine.ts';
 import type { MergeCounts, Projection } from '../../engine/port/merge-spec.ts';
-import { addressOf, placeOf, rowAddress } from '../../engine/port/row-address.ts';
+import { addressesAmong, addressOf, placeOf, rowAddress } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
@@ -26,7 +26,7 @@ import { principalKey } from '../../kernel/request-scope.ts';
 import { sqlFieldPath, sqlOfOneSpelling } from '../../keys/key-columns.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';
 import { keyFilter, keyLiterals } from '../key-index/key-lookup.ts';
-import { deleteSurplus, wordsIn } from './strategy.ts';
+import { deleteSurplus, type Rows, wordsIn } from './strategy.ts';
 
 const keyColumn = (index: number): string => `__lancegate_key_${index}`;
 const originColumn = '__lancegate_origin';
@@ -60,7 +60,11 @@ export async function mergeNested(
       wordsIn(await joined(found.select([{ name: 'word', expression }], where, limits())));
     const old = await words(addressColumn, undefined);
     const merged = await mergeInScratch(scratch, found, batch, remainingMs());
-    const surplusRows = await deleteSurplus(found, batch, columns.length, merged, promotedKeys(batch));
+    const rows: Rows = {
+      select: (...of) => found.select(...of),
+      deleteRows: (gone) => found.change({ kind: 'delete', where: addressesAmong(gone) }, undefined, limits()),
+    };
+    const surplusRows = await deleteSurplus(rows, batch, columns.length, merged, promotedKeys(batch));
     const deletedRows = await deleteOld(target, batch, candidates, limits());
     const added = batch.updates || deletesOthers(batch) ? everyRow : ownSql(`${originColumn} = 'source'`);
     const file = await joined(found.select(columnProjections(columns), added, limits()));

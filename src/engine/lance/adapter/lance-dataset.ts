@@ -1,11 +1,10 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { neverAborts } from '../../../kernel/read-write-lock.ts';
 import { transactionFacts } from '../../../lance-format/transaction/transaction.ts';
 import { type ChangeStep, factsOf } from '../../port/change.ts';
-import type { ChangeLimits } from '../../port/change-limits.ts';
+import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
@@ -13,14 +12,13 @@ import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
 import type { CompactionResult, CompactionSpec, IndexBuildScope } from '../../port/reader-work.ts';
 import { isMade, type RefusedCommit } from '../../port/refusal.ts';
-import {
-  type LiveRows,
-  type NewRows,
-  type PreparedRows,
-  type Replacing,
-  type RowAddressSql,
-  rowAddress,
-  type StagedSource,
+import type {
+  LiveRows,
+  NewRows,
+  PreparedRows,
+  Replacing,
+  RowAddressSql,
+  StagedSource,
 } from '../../port/row-address.ts';
 import type { Shadow } from '../../port/shadow.ts';
 import type { Tags } from '../../port/stored-tags.ts';
@@ -86,7 +84,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
   }
 
   async append(file: IpcFile): Promise<void> {
-    await this.change({ kind: 'append', rows: 0 }, file, { timeoutMs: undefined, principal: undefined });
+    await this.change({ kind: 'append', rows: 0 }, file, noLimits);
   }
 
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts> {
@@ -169,11 +167,6 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  async deleteWhere(where: CheckedSql): Promise<number> {
-    const limits = { timeoutMs: undefined, principal: undefined };
-    return (await this.change({ kind: 'delete', where }, undefined, limits)).numDeletedRows;
-  }
-
   note(properties: Readonly<Record<string, string>> | undefined): void {
     if (this.#commits !== undefined) this.#commits.loop.properties = properties;
   }
@@ -184,10 +177,6 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       await this.refresh();
       return (await this.head.version()) > matched;
     });
-  }
-
-  async deleteRows(addresses: readonly RowAddressSql[]): Promise<{ readonly numDeletedRows: number }> {
-    return { numDeletedRows: await this.deleteWhere(ownSql(`${rowAddress} IN (${addresses.join(', ')})`)) };
   }
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {

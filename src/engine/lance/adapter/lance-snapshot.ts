@@ -2,7 +2,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import { checkWrittenColumns } from '../../../arrow/schema/schema-rules.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
-import type { ChangeLimits } from '../../port/change-limits.ts';
+import { noLimits } from '../../port/change-limits.ts';
 import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
@@ -58,7 +58,7 @@ export class LanceSnapshot implements Snapshot {
   async *select(
     columns: readonly Projection[],
     where: CheckedSql | undefined,
-    limits: ChangeLimits = { timeoutMs: undefined, principal: undefined },
+    limits = noLimits,
   ): AsyncIterable<IpcFile> {
     if (this.#readInReader === undefined) {
       yield* resultsOf(async () => queryOf(await this.head.table(), where), columns);

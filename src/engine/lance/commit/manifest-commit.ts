@@ -6,7 +6,7 @@ import { restoredVersion } from '../../../lance-format/manifest/restored-version
 import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { fenceProperty, type ManifestChange, type ProposedManifest } from '../../port/change.ts';
-import type { ChangeLimits } from '../../port/change-limits.ts';
+import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import { type CommitOutcome, isMade } from '../../port/refusal.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import type { Build, CommitLoop, HeadManifest } from './commit-loop.ts';
@@ -30,10 +30,7 @@ export class ManifestCommit {
   }
 
   /** As `Dataset.commitManifest`; refused where the table is one for the engine alone. What is restored is not removed meanwhile. */
-  async make(
-    change: ManifestChange,
-    limits: ChangeLimits = { timeoutMs: undefined, principal: undefined },
-  ): Promise<CommitOutcome> {
+  async make(change: ManifestChange, limits: ChangeLimits = noLimits): Promise<CommitOutcome> {
     const { loop, inRemoval, versionsFolder, proposals } = this.#parts;
     const release = change.kind === 'restore' ? inRemoval.use(versionsFolder, change.version) : undefined;
     const build: Build<NewVersion> = (head, identity) =>

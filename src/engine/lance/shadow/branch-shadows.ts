@@ -9,7 +9,7 @@ import { ifNotReplaceable, NotReplaceable, nextFragmentId } from '../../../lance
 import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/row-identity.ts';
 import { liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
-import type { ChangeLimits } from '../../port/change-limits.ts';
+import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
@@ -92,8 +92,6 @@ interface LocalShadowParts {
   /** Nothing uses the folder any more. `made`: the version that was committed. */
   readonly release: (made: Original | undefined) => void;
 }
-
-const noLimits: ChangeLimits = { timeoutMs: undefined, principal: undefined };
 
 type DropColumnsStep = Extract<ChangeStep, { kind: 'drop columns' }>;
 type ShadowChange = Omit<ReaderChange, 'store' | 'location' | 'branch'>;

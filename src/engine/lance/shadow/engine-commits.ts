@@ -5,7 +5,7 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { ChangeStep } from '../../port/change.ts';
-import type { ChangeLimits } from '../../port/change-limits.ts';
+import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
 import type { MergeSpec } from '../../port/merge-spec.ts';
@@ -15,7 +15,6 @@ import type { TableColumns } from '../../port/table-columns.ts';
 
 /** A dataset that only the engine commits to meanwhile, as far as this process goes. */
 interface EngineDataset extends Pick<Snapshot, 'version' | 'columns' | 'select'>, EngineWrites {
-  deleteWhere(predicate: CheckedSql): Promise<number>;
   /** False where a step that began at version `matched` and failed has left no version and will leave none. */
   mayHaveCommitted(matched: number): Promise<boolean>;
 }
@@ -71,8 +70,8 @@ export class EngineCommits implements Shadow {
     return this.#dataset.columns();
   }
 
-  deleteWhere(predicate: CheckedSql): Promise<number> {
-    return this.#dataset.deleteWhere(predicate);
+  async deleteWhere(where: CheckedSql, limits: ChangeLimits = noLimits): Promise<number> {
+    return (await this.change({ kind: 'delete', where }, undefined, limits)).numDeletedRows;
   }
 
   select(...[columns, where, limits]: Parameters<Snapshot['select']>): AsyncIterable<IpcFile> {
