@@ -5,6 +5,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { isText } from '../arrow/column/column-data.ts';
 import { canConcat, concatRows } from '../arrow/column/concat-rows.ts';
+import { decimalText, halfFloat } from '../arrow/column/numbers.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, formatFieldPath, quoteSegment, shownCharacters } from '../arrow/schema/field-path.ts';
 import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
@@ -194,13 +195,11 @@ function rawValue({ field: { type }, values }: KeyColumn, row: number): RawValue
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const at = row * widthBytes;
   if (type.kind === 'bool') return view.getUint8(at) === 1;
-  if (type.kind === 'float') return floatAt(view, at, type.bitWidth);
+  if (type.kind === 'float') {
+    if (type.bitWidth === 16) return halfFloat(view.getUint16(at, true));
+    return type.bitWidth === 64 ? view.getFloat64(at, true) : view.getFloat32(at, true);
+  }
   return integerAt(view, at, widthBytes, type.kind !== 'int' || type.signed);
-}
-
-function floatAt(view: DataView, at: number, bitWidth: 16 | 32 | 64): number {
-  if (bitWidth === 64) return view.getFloat64(at, true);
-  return bitWidth === 32 ? view.getFloat32(at, true) : view.getFloat16(at, true);
 }
 
 const timeUnitNames = { s: 'Second', ms: 'Millisecond', us: 'Microsecond', ns: 'Nanosecond' } as const;
@@ -233,15 +232,6 @@ function zoneName(timezone: string | undefined): string {
   return `Some("${timezone}")`;
 }
 const hexLiteral = (bytes: Uint8Array): string => `X'${asBuffer(bytes).toString('hex')}'`;
-
-/** `unscaled` with its decimal point, such as `-0.05`. */
-function decimalText(unscaled: bigint, scale: number): string {
-  const digits = String(unscaled < 0n ? -unscaled : unscaled);
-  const sign = unscaled < 0n ? '-' : '';
-  if (scale <= 0) return `${sign}${digits}${unscaled === 0n ? '' : '0'.repeat(-scale)}`;
-  const padded = digits.padStart(scale + 1, '0');
-  return `${sign}${padded.slice(0, -scale)}.${padded.slice(-scale)}`;
-}
 
 function floatText(value: number): string {
   if (Number.isFinite(value)) return Object.is(value, -0) ? '-0.0' : String(value);

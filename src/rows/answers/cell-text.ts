@@ -3,6 +3,7 @@
  * (RFC 4648), times ISO 8601, and `NaN`, `Infinity` and `-Infinity` their names. docs/rows.md says so to users.
  */
 import { bitAt, type ColumnData } from '../../arrow/column/column-data.ts';
+import { decimalText, halfFloat } from '../../arrow/column/numbers.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
 import { type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
 import { paired } from '../../kernel/paired.ts';
@@ -214,16 +215,6 @@ function floats(bytes: Buffer, bitWidth: 16 | 32 | 64): Cell {
 const writeDouble: WriteColumn<Float64Array> = (values, out, row) => out.double(values[row]!);
 const writeSingle: WriteColumn<Float32Array> = (values, out, row) => out.single(values[row]!);
 
-/** IEEE 754, binary16. */
-function halfFloat(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0x1f) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-
 function decimals(bytes: Buffer, { bitWidth, scale }: Extract<DataType, { readonly kind: 'decimal' }>): Cell {
   const words = bitWidth / 32;
   const write = (out: TextOut, row: number): void => {
@@ -231,15 +222,9 @@ function decimals(bytes: Buffer, { bitWidth, scale }: Extract<DataType, { readon
     for (let word = words - 2; word >= 0; word--) {
       value = (value << 32n) | BigInt(bytes.readUInt32LE((row * words + word) * 4));
     }
-    out.ascii(`"${scaled(value, scale)}"`);
+    out.ascii(`"${decimalText(value, scale)}"`);
   };
   return { write };
-}
-
-function scaled(value: bigint, scale: number): string {
-  if (scale <= 0) return String(value * 10n ** BigInt(-scale));
-  const digits = String(value < 0n ? -value : value).padStart(scale + 1, '0');
-  return `${value < 0n ? '-' : ''}${digits.slice(0, -scale)}.${digits.slice(-scale)}`;
 }
 
 const quoted = (value: Cell): Cell => cell(value, writeQuoted);

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { Float16, Table, vectorFromArray } from 'apache-arrow';
 import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import { type DataType, type Field, typeName } from '#src/arrow/schema/schema.ts';
+import { chunkOfFile } from '#src/arrow/stream/ipc-chunks.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { findDuplicate, type Keys, readKeys, sqlFieldPath } from '#src/keys/key-columns.ts';
 import { KeyHasher, textOfDigest } from '#src/keys/key-hasher.ts';
+import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { type Codec, encodeStream, field, type Rows, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { type NativeLance, openNativeLance } from '#test/fixtures/native-lance.ts';
 import { keyCases, polarsStreams, wholeOf } from '#test/fixtures/streams.ts';
@@ -240,6 +243,20 @@ describe('keys as SQL', () => {
       }
     });
   }
+
+  it('of half floats are read on every Node that runs this, and some have no such number', (t) => {
+    const own = Object.getOwnPropertyDescriptor(DataView.prototype, 'getFloat16');
+    if (own !== undefined) {
+      Reflect.deleteProperty(DataView.prototype, 'getFloat16');
+      t.after(() => Object.defineProperty(DataView.prototype, 'getFloat16', own));
+    }
+    const halves = [1.5, -0.25, 65_504, 2 ** -24, Number.POSITIVE_INFINITY];
+    const file = ipcFile(new Table({ k: vectorFromArray(halves, new Float16()) }));
+    assert.deepEqual(
+      readKeys(chunkOfFile(file), [parseFieldPath('k')]).sqlLiterals(0),
+      ['1.5', '-0.25', '65504', String(2 ** -24), 'inf'].map((text) => `arrow_cast('${text}', 'Float16')`),
+    );
+  });
 
   const names = ['a', 'Upper', 'two words', "it's", 'select', 'Größe', '"quoted"', '1st', 'x-y', 'null'];
   for (const name of names) {
