@@ -1,6 +1,6 @@
 /** The files of a clone: durable before the clone counts, and none from outside the storage root. */
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
@@ -63,23 +63,30 @@ describe('a clone', () => {
     );
   });
 
-  test('is made of no files from outside the storage root (P9)', async (t) => {
-    const { folder, engine, dataset, from } = await cloneable(t);
-    const other = await cloneable(t);
-    const version = (await dataset.version()) + 1;
-    const theirs = join(other.folder, source);
-    const [name] = manifestNames(await other.dataset.version());
-    const bytes = shadowManifest(readFileSync(join(theirs, '_versions', name)), { folder: theirs, version });
-    writeFileSync(join(folder, source, '_versions', manifestNames(version)[0]), bytes);
-    await assert.rejects(engine.clone({ ...from, version }, target), {
-      kind: 'Unsupported',
-      message: /files outside the storage root/,
+  for (const [where, placed] of [
+    ['elsewhere', (_root: string, theirs: string) => theirs],
+    ['in a folder whose name begins as that of the root', (root: string, _theirs: string) => `${root}-other`],
+  ] as const) {
+    test(`is made of no files from outside the storage root, ${where} (P9)`, async (t) => {
+      const { folder, engine, dataset, from } = await cloneable(t);
+      const other = await cloneable(t);
+      const version = (await dataset.version()) + 1;
+      const theirs = placed(folder, join(other.folder, source));
+      if (theirs !== join(other.folder, source)) cpSync(join(other.folder, source), theirs, { recursive: true });
+      t.after(() => rmSync(theirs, { recursive: true, force: true }));
+      const [name] = manifestNames(await other.dataset.version());
+      const bytes = shadowManifest(readFileSync(join(theirs, '_versions', name)), { folder: theirs, version });
+      writeFileSync(join(folder, source, '_versions', manifestNames(version)[0]), bytes);
+      await assert.rejects(engine.clone({ ...from, version }, target), {
+        kind: 'Unsupported',
+        message: /files outside the storage root/,
+      });
+      mkdirSync(join(folder, target), { recursive: true });
+      const linked = readdirSync(join(folder, target), { recursive: true, withFileTypes: true });
+      assert.deepEqual(
+        linked.filter((each) => each.isFile()),
+        [],
+      );
     });
-    mkdirSync(join(folder, target), { recursive: true });
-    const linked = readdirSync(join(folder, target), { recursive: true, withFileTypes: true });
-    assert.deepEqual(
-      linked.filter((each) => each.isFile()),
-      [],
-    );
-  });
+  }
 });
