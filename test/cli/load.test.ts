@@ -307,6 +307,16 @@ describe('files and tables', () => {
       assert.deepEqual(await exited, [0, null]);
       assert.equal((await rowsOf('restarted', '--columns', 'id')).length, 400_001);
     });
+
+    test('says once that it waits for a service that does not answer', async (t) => {
+      const nowhere = ['--url', 'http://127.0.0.1:65529', '--key', 'k'];
+      const child = spawnLoad('waiting', file('waiting.csv', 'id\n1\n'), nowhere);
+      t.after(() => child.kill('SIGKILL'));
+      const [said] = (await once(child.stderr!, 'data')) as [Buffer];
+      const expected =
+        'no service answers at http://127.0.0.1:65529: the connection was refused; it is asked again for five minutes\n';
+      assert.equal(said.toString(), expected);
+    });
   });
 
   function largeTable(rows: number) {
@@ -323,9 +333,10 @@ describe('files and tables', () => {
     return (JSON.parse(stdout.toString()) as { readonly rows: number }).rows;
   }
 
-  function spawnLoad(table: string, path: string): ChildProcess {
-    const args = ['src/main.ts', 'load', table, path, '--append', '--data', data];
-    return spawn(process.execPath, args, { cwd: join(import.meta.dirname, '../..'), env, stdio: 'ignore' });
+  function spawnLoad(table: string, path: string, at: readonly string[] = ['--data', data]): ChildProcess {
+    const args = ['src/main.ts', 'load', table, path, '--append', ...at];
+    const stdio = ['ignore', 'ignore', 'pipe'] as const;
+    return spawn(process.execPath, args, { cwd: join(import.meta.dirname, '../..'), env, stdio: [...stdio] });
   }
 
   describe('export', () => {

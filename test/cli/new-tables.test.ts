@@ -154,6 +154,19 @@ describe('tables that a load makes', () => {
     }
     const unsaid = await run(['load', 'unsaid', join(folder, 'excel.csv'), '--append']);
     assert.match(unsaid.stderr, /semicolons or tabs and no comma; .* --delimiter; nothing is loaded\n$/);
+    for (const [name, header, fault] of [
+      ['quoted.csv', 'id;"size; cm"', /^lancegate: .*line 1: a quotation mark .* --delimiter; nothing is loaded\n$/],
+      [
+        'comma.csv',
+        'price, net;count',
+        /the first line has semicolons or tabs and 1 comma; .* --delimiter; nothing is/,
+      ],
+    ] as const) {
+      const { stderr } = await run(['load', 'unsaid', file(name, `${header}\n1,5;2\n`), '--append']);
+      assert.match(stderr, fault, name);
+    }
+    await load('marks in names', file('marks.csv', '"a;b",c\n1,2\n'), '--append');
+    assert.deepEqual(await rowsOf('marks in names'), [{ 'a;b': 1, c: 2 }]);
     const wrong = await run(['load', 'unsaid', join(folder, 'excel.csv'), '--append', '--delimiter', 'semicolon']);
     assert.deepEqual([wrong.code, /--delimiter.*expected a character such as ; or \|/.test(wrong.stderr)], [2, true]);
   });

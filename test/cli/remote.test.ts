@@ -209,6 +209,10 @@ describe('commands that ask a service', () => {
           /^lancegate: what answers at \S+ is no lancegate service.*404\)\n$/,
         ],
         [['tables', '--url', 'http://127.0.0.1:9', '--key', key], /^lancegate: no service answers at .*\n$/],
+        [
+          ['tables', '--url', url.replace('http:', 'https:'), '--key', key],
+          /^lancegate: what answers at https:.* speaks no TLS; is it http:.*\n$/,
+        ],
         [['tables', ...nowhere], /^lancegate: no service runs on the data folder .* --url\n$/],
         [['tables', '--url', url, ...nowhere], /^lancegate: the service needs a credential: --key.*\n$/],
         [

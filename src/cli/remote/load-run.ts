@@ -53,6 +53,7 @@ interface Loaded {
 
 export class Load {
   readonly #parts: LoadParts;
+  #hasSaidWait = false;
   readonly #target: LoadTarget;
   readonly #sum = { rows: 0, refused: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
   readonly #leftOut: string[] | undefined;
@@ -159,7 +160,17 @@ export class Load {
 
   #ask<Answer>(attempt: (service: ServiceClient) => Promise<Answer>): Promise<Answer> {
     const { service, context } = this.#parts;
-    return untilAnswered(() => attempt(service), { clock: context.clock, pause, mayPass });
+    const mayPassSaid = (error: unknown): number | undefined => {
+      if (error instanceof ServiceSilent) this.#sayWait(error);
+      return mayPass(error);
+    };
+    return untilAnswered(() => attempt(service), { clock: context.clock, pause, mayPass: mayPassSaid });
+  }
+
+  /** Once: a person who gave a wrong address sees why nothing happens. */
+  #sayWait({ message }: ServiceSilent): void {
+    if (!this.#hasSaidWait) this.#parts.context.stderr.write(`${message}; it is asked again for five minutes\n`);
+    this.#hasSaidWait = true;
   }
 
   /** Those of the first file, which a new table gets. */

@@ -92,6 +92,7 @@ export class ServiceClient {
     // The type of `fetch` does not know that a stream of bytes can be a body (undici's documentation).
     const request = { method, headers: given, duplex: 'half', ...(body !== undefined && { body }) } as RequestInit;
     const response = await fetch(`${base}${route}`, request).catch((cause: unknown) => {
+      if (codeOf(cause) === 'ERR_SSL_WRONG_VERSION_NUMBER') throw this.#speaksNoTls(cause);
       throw new ServiceSilent(`no service answers at ${this.url}: ${reasonOf(cause)}`, { cause });
     });
     if (!response.ok) throw await this.#refusal(response);
@@ -121,6 +122,11 @@ export class ServiceClient {
     const next = nextSteps[code] ?? '';
     const request = response.headers.get('x-request-id');
     return new ServiceRefusal(`${error.replace(/\.$/, '')}${next} (${response.status}, request ${request})`, response);
+  }
+
+  /** To wait helps no one, and what `fetch` says names lines of C. */
+  #speaksNoTls(cause: unknown): CliError {
+    return new CliError(`what answers at ${this.url} speaks no TLS; is it http:// in place of https://?`, { cause });
   }
 
   #isNoService(response: Response): ServiceRefusal {
@@ -188,7 +194,14 @@ async function ownToken(config: Config, { clock, openCredentials }: CliContext):
 
 /** `fetch` says "fetch failed", and has the reason as a cause. */
 function reasonOf(error: unknown): string {
-  const { cause = error } = error as { readonly cause?: unknown };
-  const { code, message } = cause as NodeJS.ErrnoException;
-  return code === 'ECONNREFUSED' ? 'the connection was refused' : message || String(code);
+  const code = codeOf(error);
+  return code === 'ECONNREFUSED' ? 'the connection was refused' : causeOf(error).message || String(code);
 }
+
+/** `fetch` has one sentence for all failures, and the reason as its cause. */
+function causeOf(error: unknown): NodeJS.ErrnoException {
+  const { cause = error } = error as { readonly cause?: unknown };
+  return cause as NodeJS.ErrnoException;
+}
+
+const codeOf = (error: unknown): string | undefined => causeOf(error).code;

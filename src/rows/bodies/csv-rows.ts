@@ -32,6 +32,8 @@ export class CsvRows implements RowSource {
   readonly #leftOut: LeftOut;
   readonly #delimiter: string;
   readonly #hasHeader: boolean;
+  /** Semicolons and tabs of the first line outside of quotation marks. */
+  #otherMarks = 0;
 
   /** Without `header`, the columns are those of the table in its order, and of a new one c1, c2 and so on. */
   constructor({ leftOut, table, delimiter, hasHeader }: CsvOf) {
@@ -41,7 +43,10 @@ export class CsvRows implements RowSource {
       max_record_size: mostRowBytes,
       relax_column_count: true, // a row of another length is refused here, or left out
       info: true,
-      cast: (text, { quoting }) => (text === '' && !quoting ? null : decoded(text)),
+      cast: (text, { quoting, records }) => {
+        if (records === 0 && !quoting) this.#otherMarks += marksIn(text);
+        return text === '' && !quoting ? null : decoded(text);
+      },
     });
     this.#delimiter = delimiter;
     this.#leftOut = leftOut;
@@ -83,7 +88,7 @@ export class CsvRows implements RowSource {
       const isEmpty = cells.length === 1 && cells[0] === null;
       if (isEmpty && this.#columns?.length !== 1) continue;
       if (this.#columns === undefined) {
-        this.#columns = this.#hasHeader ? namesIn(cells, this.#delimiter) : cells.map((_, i) => `c${i + 1}`);
+        this.#columns = this.#hasHeader ? this.#namesIn(cells) : cells.map((_, i) => `c${i + 1}`);
         if (this.#hasHeader) continue;
       }
       const columns = this.#columns;
@@ -93,13 +98,25 @@ export class CsvRows implements RowSource {
     return rows;
   }
 
+  /** A first line with as many other marks as commas would become wrong columns in silence. */
+  #namesIn(cells: Cells): readonly string[] {
+    const commas = cells.length - 1;
+    if (this.#delimiter === ',' && this.#otherMarks > 0 && this.#otherMarks >= commas) {
+      const counted = commas === 0 ? 'no comma' : countOf(commas, 'comma');
+      throw invalidInput(`the first line has semicolons or tabs and ${counted}; ${separated}`);
+    }
+    return namesIn(cells);
+  }
+
   #require(): void {
     const error = this.#failure;
     if (error === undefined) return;
     const place = `line ${this.#line + 1}`;
     if (!(error instanceof CsvError)) throw error;
     if (error.code === 'CSV_MAX_RECORD_SIZE') throw rowTooLong(place);
-    throw invalidInput(`${place}: ${faults[error.code] ?? 'it is not CSV'}`);
+    // Where the line is cut into too few cells, a quotation mark seems to stand inside of one.
+    const hint = this.#delimiter === ',' && marksIn(String(error.field)) > 0 ? `; ${separated}` : '';
+    throw invalidInput(`${place}: ${faults[error.code] ?? 'it is not CSV'}${hint}`);
   }
 }
 
@@ -138,14 +155,15 @@ const faults: Readonly<Record<string, string>> = {
   INVALID_OPENING_QUOTE: 'a quotation mark stands inside a cell that does not begin with one',
 };
 
-function namesIn(cells: Cells, delimiter: string): readonly string[] {
+/** What separates cells in other files than those of commas. */
+const marksIn = (text: string): number => text.match(/[;\t]/g)?.length ?? 0;
+
+const separated = 'cells are separated by commas, or by what load gets as --delimiter';
+
+function namesIn(cells: Cells): readonly string[] {
   if (cells.includes(notText)) throw invalidInput('the first line: the text is not UTF-8');
   // pandas and R number the rows in a first column without a name: it is called as in CSV without a header.
   const names = cells.map((name, i) => String(name ?? '') || (i === 0 && cells.length > 1 ? 'c1' : ''));
-  if (names.length === 1 && delimiter === ',' && /[;\t]/.test(names.join()))
-    throw invalidInput(
-      'the first line has semicolons or tabs and no comma; cells are separated by commas, or by what load gets as --delimiter',
-    );
   const columns = new Map<string, number>();
   for (const [i, name] of names.entries()) {
     if (name === '') throw invalidInput(`the first line: column ${i + 1} of ${names.length} has no name`);
