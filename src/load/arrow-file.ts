@@ -102,7 +102,7 @@ async function bytesOf(handle: FileHandle | undefined, pieces: PieceReader, head
   return { length: stat.size, read };
 }
 
-/** Of the schema, the dictionaries and the batches, the footer alone says where they are: in this order they may not lie. */
+/** The footer alone says where the schema, the dictionaries and the batches are: they may lie in any order. */
 async function rowsOfFile(bytes: FileBytes): Promise<SentRows> {
   const bytesBehind = 4 + magicAtEnd.length;
   const behind = await bytes.read(Math.max(0, bytes.length - bytesBehind), bytesBehind);
@@ -157,7 +157,7 @@ class PieceReader {
   }
 }
 
-/** Of one batch without compression: a file of a few kilobytes can declare any number. */
+/** A batch decodes to so much at most: a file of a few kilobytes can declare any number. */
 const mostBytes = 2 ** 32;
 const rowsOfSlice = 16_384;
 

@@ -13,7 +13,7 @@ export interface KnownColumns {
   readonly table?: Schema | undefined;
   /** Of a table that is new; the others follow from the values. */
   readonly types?: readonly Field[] | undefined;
-  /** Of text: takes why each row was left out, where rows that cannot be read do not end the load. */
+  /** Takes why each row of a text was left out, where rows that cannot be read do not end the load. */
   readonly leftOut?: string[] | undefined;
 }
 

@@ -25,7 +25,7 @@ export type FromFile =
   | { readonly messages: readonly RowMessage[]; readonly leftOut: readonly string[]; readonly isEnd: boolean }
   | { readonly fault: string };
 
-/** Of values that die young, V8 would otherwise keep some hundred megabytes before it looks. */
+/** V8 would otherwise keep some hundred megabytes of values that died young before it looks. */
 const youngMiB = 4;
 
 /** `InvalidInput` names the file and the place at fault. */

@@ -11,7 +11,7 @@ export interface RowMessage {
   readonly kind: 'schema' | 'dictionary batch' | 'record batch';
   /** Of a record batch. */
   readonly rows: number;
-  /** Of the file, so much is behind it; undefined where the bytes that were read say so. */
+  /** The share of the file that has been read with it; undefined where the bytes that were read say so. */
   readonly readShare?: number;
 }
 

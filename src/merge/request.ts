@@ -37,7 +37,7 @@ interface ReadySource extends KeyedRows {
 }
 
 interface FittingSource extends ReadySource {
-  /** Of the table's structs, what the client did not send. */
+  /** The fields of the table's structs that the client did not send. */
   readonly absent: readonly AbsentField[];
   /** The schema of the table, which the source fits. */
   readonly checked: Schema;

@@ -154,7 +154,7 @@ function decimalLosses(expression: CheckedSql, types: TypesOfSteps, given: DataT
 
 const mostDigits = 76;
 
-/** Of a float that is too large, the engine makes the first or the last time that there is. */
+/** The engine makes the first or the last time that there is of a float that is too large. */
 function timestampLosses(expression: CheckedSql, given: DataType): readonly string[] {
   if (given.kind !== 'timestamp' || !/\bto_timestamp\b/i.test(expression)) return [];
   return [

@@ -309,7 +309,7 @@ class Incoming {
   readonly #channel: Duplex;
   readonly #chunks: Buffer[] = [];
   #waitingBytes = 0;
-  /** Of the first chunk, how much was read. */
+  /** How much of the first chunk was read. */
   #offset = 0;
   #end: { readonly error: Error | undefined } | undefined;
   #wake: () => void = () => undefined;

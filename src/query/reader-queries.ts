@@ -13,7 +13,7 @@ import type { ReaderPool } from './reader-pool.ts';
 import { RelayedResult } from './relayed-result.ts';
 import type { ResultSpools } from './result-spool.ts';
 
-/** Of processes, before what they read counts as the cause. */
+/** So many processes end before what they read counts as the cause. */
 const mostDeaths = 2;
 
 /** Queries and changes that run in readers. */

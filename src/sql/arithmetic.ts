@@ -32,7 +32,7 @@ type Item = { readonly operand: Computation } | { readonly sign: string };
 
 const additive: ReadonlySet<string> = new Set(['+', '-']);
 const multiplicative: ReadonlySet<string> = new Set(['*', '/', '%']);
-/** Of any other rank among the signs: what stands beside them is not taken apart. */
+/** These have any other rank: what stands beside them is not taken apart. */
 const ofOtherRank: ReadonlySet<string> = new Set(['||', '<<', '>>', '&', '|', '^']);
 /** No column where a value should come: behind an operand every word is none. Other keywords can be columns, such as `time` and `end`. */
 const separatingWords: ReadonlySet<string> = new Set(['BETWEEN', 'ILIKE', 'IN', 'LIKE', 'NOT', 'WHEN']);
@@ -65,7 +65,7 @@ class ArithmeticReader {
     return parts.length === 1 && only !== undefined && typeof only !== 'string' ? only : { kind: 'words', parts };
   }
 
-  /** With all that follows it and belongs to it. */
+  /** Takes an operand with all that follows it and belongs to it. */
   #operand(): Computation {
     const first = this.#sql.take();
     if (first.value === '(' && first.kind === 'symbol')

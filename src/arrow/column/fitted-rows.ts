@@ -179,7 +179,7 @@ class CopiedSchema {
     return this.#copy - at;
   }
 
-  /** Of a text or a vector, which begins with its length; 0 where there is none. */
+  /** Where the copy has a text or a vector, which begins with its length; 0 where there is none. */
   vectorAt(table: FlatTable, field: number): number {
     const { at } = table.vector(field, 1);
     return at === 0 ? 0 : this.#copy - (at - Uint32Array.BYTES_PER_ELEMENT);
@@ -242,7 +242,7 @@ export function nullBytesPerRow(source: Schema, table: Schema): number {
   return Math.ceil(nullBytes([...columns, ...inside]));
 }
 
-/** Of one NULL in each field: a bit, and what its offsets, its value and its children take. */
+/** A NULL in each field takes a bit, and what its offsets, its value and its children take. */
 const nullBytes = (fields: readonly Field[]): number =>
   fields.reduce((bytes, field) => {
     const { offsetBytes, valueBits = 0, childValues = 0 } = columnLayout(field);

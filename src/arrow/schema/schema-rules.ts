@@ -129,10 +129,10 @@ function isListElement({ type, dictionary, children }: Field): boolean {
   }
 }
 
-/** Of each field, and all that are in it: the engine stores the type, and clients can read it back. */
+/** Refuses a field, also inside of another, whose type the engine does not store or clients cannot read back. */
 export const checkStorableFields = (fields: readonly Field[]): void => refuseAny(fields, [], unstorable);
 
-/** Of columns that a table has, whatever their types are. */
+/** Refuses metadata of columns that a table has; their types are not asked about. */
 export const checkStorableMetadata = (fields: readonly Field[]): void => refuseAny(fields, [], unstorableMetadata);
 
 function refuseAny(fields: readonly Field[], parent: readonly string[], faultOf: typeof unstorable): void {
@@ -165,7 +165,7 @@ export function checkWrittenColumns(fields: readonly Field[]): void {
   refuseAny(fields, [], (field) => (field.type.kind === 'map' ? undefined : unstorableType(field)));
 }
 
-/** Of new columns of a table: none empty, no two alike, none reserved, all within reach of filters. */
+/** Refuses names of new columns that are empty, alike or reserved, or that no filter could reach. */
 export function checkColumnNames(names: readonly string[]): void {
   checkNames({ fields: names.map(columnOf), metadata: new Map() });
   requireReachable(names);

@@ -106,7 +106,7 @@ export class Preamble {
   /** By id, what has arrived of each, or stands for it. */
   readonly #arrived = new Map<bigint, BatchBuffers[]>();
   readonly #unified = new Map<bigint, UnifiedDictionary>();
-  /** Of `decodedBytes`, what they are more than the bytes of the dictionaries as sent. */
+  /** What the dictionaries take decoded, beyond their bytes as sent. */
   #extraBytes = 0;
 
   /** `schemaMessage` is the whole message with its prefix; it is kept, so it must not be a view of an arena. */
@@ -161,7 +161,7 @@ export class Preamble {
     this.#extraBytes += extraBytes(decodedBytes, bodyLength);
   }
 
-  /** Of a chunk with several batches. */
+  /** Refuses a chunk with several batches whose indexes are too short for the dictionary that the engine makes. */
   requireRoomInIndexes(): void {
     if (this.#arrived.size === 0) return;
     requireRoom(this.schema.fields, (id) => (this.#arrived.get(id) ?? []).reduce((sum, { rows }) => sum + rows, 0));

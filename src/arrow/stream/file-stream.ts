@@ -14,7 +14,7 @@ import { JoinedDictionaries } from './joined-dictionaries.ts';
 export const rowsOfFile = (file: IpcFile): number =>
   readFooter(file).batches.reduce((rows, block) => rows + openBatch(file, block).rows, 0);
 
-/** With its buffers at addresses at which they can be changed in place. */
+/** The file at an address at which its buffers can be changed in place. */
 const aligned = (file: IpcFile): IpcFile =>
   (file.byteOffset % 8 === 0 ? file : Buffer.from(Uint8Array.from(file).buffer)) as IpcFile;
 

@@ -52,7 +52,7 @@ export const bytesAround = 4 << 10;
  * where its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
  */
 const keyBytesPerRow = 32;
-/** Of a dictionary that replaces another one: where it is looked up. */
+/** To look up a value of a dictionary that replaces another one takes so much. */
 const unifiedBytesPerValue = 128;
 /** Batches with rows. To read as many takes a tenth of a second. */
 const mostBatchesOfMerge = 1 << 14;
@@ -75,7 +75,7 @@ interface SourceParts {
   readonly expectedBytes?: number | undefined;
   /** Shared by all sources of a service. */
   readonly schemas?: SchemaCache;
-  /** Of a body that is no Arrow IPC stream yet. */
+  /** Makes an Arrow IPC stream of a body that is none yet. */
   readonly conversion?: Conversion | undefined;
 }
 

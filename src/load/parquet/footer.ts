@@ -17,7 +17,7 @@ const keyOfArrowSchema = 'ARROW:schema';
 interface ParquetColumn {
   /** Its elements of the schema, itself first. */
   readonly elements: readonly Thrift[];
-  /** Of the leaves in the file, the first, and how many there are. */
+  /** The first of its leaves in the file, and how many there are. */
   readonly firstLeaf: number;
   readonly leaves: number;
   /** How many of its elements are lists. */

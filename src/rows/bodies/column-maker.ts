@@ -230,7 +230,7 @@ function nameOf(type: DataType): string {
   }
 }
 
-/** Of a value that becomes its JSON: what writes it calls itself for each level. */
+/** Whether a value is too deep to become its JSON: what writes it calls itself for each level. */
 const isDeep = (value: unknown, depth = 0): boolean =>
   typeof value === 'object' &&
   value !== null &&

@@ -283,7 +283,7 @@ function valuesByColumn(fields: readonly Field[], rows: readonly Row[]): readonl
   return columns;
 }
 
-/** With those that stand for vectors that are NULL. */
+/** How many values a row has, also those that stand for vectors that are NULL. */
 const valuesOfRow = (fields: readonly Field[]): number =>
   fields.reduce((sum, { type, children }) => {
     const times = type.kind === 'fixed_size_list' ? type.listSize : 1;

@@ -50,7 +50,7 @@ export interface PrunedBranch {
 /** The versions of a branch that stay, whatever their age. */
 export interface NamedVersions {
   readonly tagged: ReadonlySet<number>;
-  /** Branches start from them. */
+  /** Branches start from them, so what a branch reads of its parent's files stays, and its own manifests need not be read. */
   readonly parents: ReadonlySet<number>;
 }
 

@@ -5,7 +5,7 @@ import { rowAddress } from '../../port/row-address.ts';
 import { type NativeTable, queryOf } from './native.ts';
 import { countByScan } from './native-query.ts';
 
-/** Of so many fragments the ends are read by one query. */
+/** One query reads the ends of so many fragments. */
 const fragmentsAtOnce = 256;
 
 /**
