@@ -1,10 +1,11 @@
 /**
  * The way of a request, one step after the other:
  *
- * 1. `receive`: it waits for the answers to earlier requests of its connection. A full service refuses a write here.
+ * 1. `receive`: it waits for the answers to earlier requests of its connection.
  * 2. The router finds its route, and `open` makes its context.
- * 3. `prepare`: its head is checked, its principal authenticated, path and query are parsed and authorised (`Route.prepare`), and
- *    it is admitted, or the replica is found that is to admit it. All this before one byte of its body is read.
+ * 3. `prepare`: its head is checked. A full service refuses a write here, and a write waits for its turn. Its principal is
+ *    authenticated, path and query are parsed and authorised (`Route.prepare`), and it is admitted, or the replica is found that
+ *    is to admit it. All this before one byte of its body is read.
  * 4. `RequestContext.handler`: the route reads the body and answers.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -15,22 +16,31 @@ import { MultipartUpload } from '../endpoint/body/multipart-upload.ts';
 import { bodyTooLarge, readText } from '../endpoint/body/read-text.ts';
 import { namesOfRoute } from '../endpoint/description.ts';
 import type { AllowedRequest, Answer, BodyKind, PreparedRequest, Route, Upload } from '../endpoint/route.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
 import type { RowFormat } from '../rows/answer-form.ts';
 import { conversionBytes } from '../rows/bodies/row-conversion.ts';
+import { splitTarget } from '../wire/identifiers.ts';
 import type { NamesOfRoute } from '../wire/known-names.ts';
 import { Admission, type Permit } from './admission/admission.ts';
 import { Connections } from './admission/connections.ts';
-import { LoadShedder, type Reservation, RetryPacing } from './admission/load-shedder.ts';
+import { PacedQueue, RetryPacing } from './admission/pacing.ts';
 import { BodyDigest } from './body/body-digest.ts';
 import { LargeTexts } from './body/large-texts.ts';
-import { announcesBody, declaredBytes } from './body/request-body.ts';
+import { announcesBody, canBeForgotten, declaredBytes } from './body/request-body.ts';
 import { withText } from './forwarding/forwarding.ts';
 import type { OtherReplica } from './forwarding/replica-hop.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
 import { ClientAddresses, credentialsIn, requireChunkedAlone, requireFewHeaders, requireHost } from './request-head.ts';
+
+/** What a brief write brings along to its admission, so that no more get their turn than can be admitted. */
+interface Reservation {
+  /** Rejects as `Authenticator` does. */
+  readonly principal: Promise<Principal>;
+  /** May be called more than once. */
+  readonly release: () => void;
+}
 
 /** A request that is allowed. */
 interface ReadyRequest {
@@ -45,7 +55,8 @@ export class RequestPipeline {
   readonly connections: Connections;
   readonly #deps: HttpDeps;
   readonly #admission: Admission;
-  readonly #shedder: LoadShedder;
+  /** Sixteen writes are some 5 ms of work. With half as many, fewer merges share a commit. */
+  readonly #turns = new PacedQueue(16);
   readonly #contextDeps: RequestContextDeps;
   readonly #maxBytes: Readonly<Record<BodyKind, number | undefined>>;
   readonly #schemas = newSchemaCache();
@@ -60,7 +71,6 @@ export class RequestPipeline {
     this.#deps = deps;
     this.#admission = new Admission(config, memory);
     this.#largeTexts = new LargeTexts(clock);
-    this.#shedder = new LoadShedder({ ...deps, admission: this.#admission, clientAddresses, retryPacing }, routes);
     this.connections = new Connections({ ...deps, clientAddresses });
     const names = new Map(routes.map((route) => [route, namesOfRoute(route)]));
     const namesOf = (route: Route): NamesOfRoute => names.get(route) ?? namesOfRoute(route);
@@ -86,10 +96,7 @@ export class RequestPipeline {
 
   /** Calls `route`, at once or later; or answers the request; or does neither, if the client leaves before. */
   receive(raw: IncomingMessage, response: ServerResponse, route: () => void): void {
-    this.connections.receive(raw, response, () => {
-      if (this.#isStopping) route();
-      else this.#shedder.receive(raw, response, route);
-    });
+    this.connections.receive(raw, response, route);
   }
 
   open(request: FastifyRequest, reply: FastifyReply): RequestContext {
@@ -107,7 +114,7 @@ export class RequestPipeline {
     if (route === undefined) return;
 
     if (this.#isStopping) throw new LancegateError('SlowDown', 'the service is stopping', { retryAfterSeconds: 5 });
-    const reservation = this.#shedder.reservationOf(raw);
+    const reservation = route.isWrite === true && raw.method === 'POST' ? await this.#turnOfWrite(context) : undefined;
     const principal = await (reservation?.principal ?? this.#deps.authenticator.authenticate(credentialsIn(raw)));
     if (principal.vouchedBy !== undefined) context.sayProcessing();
     const identified = context.identify(principal, route);
@@ -123,6 +130,37 @@ export class RequestPipeline {
     const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined;
     const owner = isAllowed ? await this.#deps.forwarding?.elsewhere(prepared, request) : undefined;
     context.handler = owner === undefined ? this.#answersHere(request) : this.#answersElsewhere(request, owner);
+  }
+
+  /**
+   * While no write of any principal to any table could be admitted, it refuses writes before the verifiers spend time on them, and says
+   * only that the service is busy; so the answer to a wrong token is 503 instead of 401 while the service is full. Where only a
+   * principal has its share (P10), it refuses that principal alone. The admission, behind the policy, refuses for the share of a table:
+   * only principals that may write there learn of it.
+   *
+   * Writes get their turns a few at a time, the paths in rotation. A commit answers hundreds of clients at once, and their next requests
+   * would hold the event loop for as long as all of them take; like this, reads, refusals and writes to other tables wait for a
+   * few of them only. The time that it takes, a fraction of a second, is not in the time that a request asks for.
+   */
+  async #turnOfWrite(context: RequestContext): Promise<Reservation | undefined> {
+    const { raw } = context;
+    const { 'content-encoding': coding, 'content-length': length } = raw.headers;
+    const isBrief = coding === undefined && length !== undefined && canBeForgotten(raw, 0);
+    const reservation = isBrief ? await this.#reserve(context) : undefined;
+    await new Promise<void>((resolve) => this.#turns.add(splitTarget(context.target).path, resolve));
+    if (raw.destroyed) throw invalidInput('the client closed the connection before it was answered');
+    return reservation;
+  }
+
+  async #reserve(context: RequestContext): Promise<Reservation> {
+    context.paced(() => this.#admission.requireCapacity());
+    const principal = this.#deps.authenticator.authenticate(credentialsIn(context.raw));
+    // Without a valid credential it gets its turn all the same, and is refused then.
+    const known = await principal.catch(() => undefined);
+    if (known !== undefined) context.accessOf(known);
+    const release = context.paced(() => this.#admission.reserveWrite(known));
+    context.atEnd(release);
+    return { principal, release };
   }
 
   /** Asks the other replicas too, where each knows a part of the answer. */
@@ -198,12 +236,7 @@ export class RequestPipeline {
     const { raw } = context;
     const { 'content-type': type, 'content-encoding': coding } = raw.headers;
     const bytes = { declaredBytes: declaredBytes(raw), decoderBytes: decoderBytes(coding) + conversionBytes(type) };
-    try {
-      return this.#admission.admit({ principal, table, body, ...bytes });
-    } catch (error) {
-      if (error instanceof LancegateError && error.kind === 'SlowDown') context.refusedForCapacity();
-      throw error;
-    }
+    return context.paced(() => this.#admission.admit({ principal, table, body, ...bytes }));
   }
 
   #upload({ context, principal, prepared, signal }: ReadyRequest, permit: Permit | undefined): Upload {

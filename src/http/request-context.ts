@@ -15,14 +15,14 @@ import {
   type Route,
   type RouteInput,
 } from '../endpoint/route.ts';
-import type { ErrorName, LancegateError } from '../kernel/errors.ts';
+import { type ErrorName, LancegateError } from '../kernel/errors.ts';
 import { onAbort, type Principal } from '../kernel/request-scope.ts';
 import { createTablePath } from '../operations/create-table.ts';
 import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audit.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { type NamesOfRoute, nameCheck } from '../wire/known-names.ts';
 import { QueryParameters, readTimeout, timeoutHeader } from '../wire/query-parameters.ts';
-import type { RetryPacing } from './admission/load-shedder.ts';
+import type { RetryPacing } from './admission/pacing.ts';
 import { PacedAnswer } from './body/paced-answer.ts';
 import { RequestBody } from './body/request-body.ts';
 import { ClientScope } from './client-scope.ts';
@@ -132,13 +132,19 @@ export class RequestContext implements AnswerHead {
     return () => this.#atEnd.delete(run);
   }
 
+  /** The principal is known, which the audit record and a refusal then say. */
+  accessOf(principal: Principal): Access {
+    this.#access ??= new Access(this.#deps.policy, principal);
+    return this.#access;
+  }
+
   /**
-   * The principal is known: from now on the deadline runs, and the route can prepare the request. The scope closes when the answer
+   * From now on the deadline runs, and the route can prepare the request. The scope closes when the answer
    * is decided or the client has left; the work has seen the abort by then. `InvalidInput` for a malformed timeout, and for a
    * query parameter that is not known.
    */
   identify(principal: Principal, route: Route): Omit<RouteInput<string>, 'database'> {
-    this.#access = new Access(this.#deps.policy, principal);
+    const access = this.accessOf(principal);
     const { method, params, headers, id: requestId } = this.#request;
     const scope = new ClientScope({
       requestId,
@@ -161,7 +167,7 @@ export class RequestContext implements AnswerHead {
       headers,
       hasTrailingSlash: this.#hasTrailingSlash,
       scope,
-      access: this.#access,
+      access,
       readFilter: this.#deps.readFilter,
       checkNames,
       context: this,
@@ -199,9 +205,14 @@ export class RequestContext implements AnswerHead {
     this.#noted = { ...this.#noted, ...facts };
   }
 
-  /** The admission has refused the request: the answer says when its client may return. */
-  refusedForCapacity(): void {
-    this.#isForCapacity = true;
+  /** Where `admit` refuses the request for want of capacity, the answer says when its client may return. */
+  paced<Admitted>(admit: () => Admitted): Admitted {
+    try {
+      return admit();
+    } catch (error) {
+      this.#isForCapacity = error instanceof LancegateError && error.kind === 'SlowDown';
+      throw error;
+    }
   }
 
   /** Path and query, as the client sent them. */

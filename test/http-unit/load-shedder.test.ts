@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { IncomingMessage } from 'node:http';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { LoadShedder, RetryPacing } from '#src/http/admission/load-shedder.ts';
-import { ClientAddresses } from '#src/http/request-head.ts';
 import type { Operations } from '#src/http/routes/api.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import type { AuditRecord } from '#src/telemetry/audit.ts';
 import { ask, upload } from './client.ts';
 import { RawClient } from './raw-client.ts';
 import { startTestService, type TestOptions, type TestService } from './service.ts';
@@ -119,7 +117,7 @@ test('where all room is taken, a write learns only that, before its sender is kn
     });
     assert.equal(status, 503);
     const named = ['x-request-id', 'retry-after', 'cache-control', 'content-type'].map((name) => got.get(name));
-    assert.deepEqual(named, ['mine', '1', 'no-store', 'application/json']);
+    assert.deepEqual(named, ['mine', '1', 'no-store', 'application/json; charset=utf-8']);
   }
   assert.equal((await ask(service, '/v1/table/users/describe', { body: {} })).status, 200);
   assert.equal((await ask(service, '/v1/table/users/describe', { body: {}, headers })).status, 401);
@@ -183,7 +181,7 @@ for (const [name, config] of [
   });
 }
 
-test('a write beyond the share of its principal is refused before the router and the policy, to that principal alone (P7, P9)', async () => {
+test('a write beyond the share of its principal is refused before the policy, to that principal alone (P7, P9)', async () => {
   await using service = await withOneWrite({ config: { maxConcurrentWrites: 2, principalShare: 0.5 } });
   const path = '/v1/table/others/merge_insert?on=id';
   const before = service.decisions.length;
@@ -244,76 +242,19 @@ test('the write of another table is not behind all of those that a busy one sent
   for (const client of clients) client[Symbol.dispose]();
 });
 
-/** A load shedder of its own with `permits`, and the audit records that it writes. */
-function shedderAlone(permits: number) {
-  const records: AuditRecord[] = [];
-  const statuses: number[] = [];
-  let reserved = 0;
-  const full = (): never => {
-    throw new LancegateError('SlowDown', 'full');
+test('a client that leaves while its write waits for its turn is not served, and has an audit record', async (t) => {
+  await using service = await startTestService({ config: { maxConcurrentWrites: 1 } });
+  using client = await RawClient.connect(service);
+  const onArrival = (message: unknown): void => {
+    const { request } = message as { readonly request: IncomingMessage };
+    if (request.method === 'POST') queueMicrotask(() => request.destroy()); // before its turn can come
   };
-  const deps = {
-    newId: () => 'made',
-    audit: { requestEnded: (record: AuditRecord) => void records.push(record) },
-    clientAddresses: new ClientAddresses([]),
-    metrics: { requestRejected: () => undefined, requestFinished: () => undefined },
-    retryPacing: new RetryPacing(systemClock),
-    authenticator: { authenticate: () => Promise.reject(new Error('a stranger')) },
-    admission: {
-      requireCapacity: () => (reserved < permits ? undefined : full()),
-      reserveWrite: () => {
-        if (reserved === permits) full();
-        reserved += 1;
-        return () => (reserved -= 1);
-      },
-    },
-  } as unknown as ConstructorParameters<typeof LoadShedder>[0];
-  const shedder = new LoadShedder(deps, [{ path: '/v1/table/:id/merge_insert', isWrite: true }]);
-  const headers = { 'content-length': '0', 'x-request-id': 'mine' };
-  const raw = { method: 'POST', url: '/v1/table/t/merge_insert', headers, socket: { remoteAddress: '192.0.2.7' } };
-  const response = {
-    writeHead: (status: number) => void statuses.push(status),
-    end: () => undefined,
-    once: () => undefined,
-  };
-  const receive = (pass: () => void, destroyed = false): void =>
-    shedder.receive(
-      { ...raw, destroyed, resume: () => undefined } as unknown as IncomingMessage,
-      response as unknown as ServerResponse,
-      pass,
-    );
-  return { receive, records, statuses };
-}
-
-test('a client that leaves while its write is queued is not served, and has an audit record', async () => {
-  const { receive, records } = shedderAlone(100);
-  let passed = 0;
-  const count = (): void => {
-    passed += 1;
-  };
-  for (let i = 0; i < 16; i++) receive(count);
-  receive(count, true);
-  await until(() => records.length === 1);
-  assert.equal(passed, 16);
-  const { requestId, address, decision, status, clientLeft, route } = records[0]!;
-  assert.deepEqual(
-    { requestId, address, decision, status, clientLeft, route },
-    {
-      ...{ requestId: 'mine', address: '192.0.2.7', decision: 'not asked', status: undefined, clientLeft: true },
-      route: '/v1/table/:id/merge_insert',
-    },
-  );
-});
-
-test('writes that are queued count: no more are passed on than can be admitted (P7)', async () => {
-  const { receive, statuses } = shedderAlone(20);
-  let passed = 0;
-  for (let i = 0; i < 50; i++) {
-    receive(() => {
-      passed += 1;
-    });
-  }
-  await until(() => passed + statuses.length === 50);
-  assert.equal(passed, 20);
-  assert.deepEqual([...new Set(statuses)], [503]);
+  subscribe('http.server.request.start', onArrival);
+  t.after(() => unsubscribe('http.server.request.start', onArrival));
+  await client.head(merge, sized(smuggled));
+  const ended = () => service.log.filter(({ route }) => route === '/v1/table/:id/merge_insert');
+  await until(() => ended().length > 0);
+  assert.deepEqual([ended().map(({ refusal }) => refusal), service.decisions.length], [['InvalidInput'], 0]);
+  unsubscribe('http.server.request.start', onArrival);
+  assert.equal((await upload(service, '/v1/table/users/merge_insert?on=id')).status, 200, 'what it reserved is free');
 });
