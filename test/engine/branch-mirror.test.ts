@@ -41,3 +41,12 @@ test('a branch of another program, in the folder of versions of one that is made
   await clearStoredBranch({ store, datasetPrefix: `${location}/` }, 'p' as BranchName, undefined);
   assert.notEqual(await store.get(key), undefined);
 });
+
+test('a file that was taken back is gone from the store before its name is used again (P1)', async (t) => {
+  const { store, mirror } = await mirroredBranch(t);
+  const placed = new StoreCommits(mirror).place([{ to: 'data/1.lance', from: Buffer.from('x') }]);
+  await placed.done;
+  assert.notEqual(await store.get(`${mirror.prefix}data/1.lance`), undefined);
+  await placed.takeBack();
+  assert.equal(await store.get(`${mirror.prefix}data/1.lance`), undefined);
+});

@@ -23,8 +23,11 @@ export const liftedFrom = (folder: string, { from, to }: LiftedFile): CommitFile
 export interface PlacedFiles {
   /** Once they are there. */
   readonly done: Promise<void> | undefined;
-  /** No version names them: those that had a path are there again, and the others are gone. Never throws. */
-  takeBack(): void;
+  /**
+   * No version names them: those that had a path are there again, and the others are gone. Once it resolves, files may get the same
+   * names again. Never rejects.
+   */
+  takeBack(): Promise<void>;
 }
 
 /** How a version is made while others are about to follow it, or after one that is still being made. */
@@ -74,7 +77,7 @@ export async function makeVersion(
     mayBeMade = isOutcomeUnknown(error);
     throw error;
   } finally {
-    if (!mayBeMade) placed.takeBack();
+    if (!mayBeMade) await placed.takeBack();
   }
 }
 
@@ -96,14 +99,14 @@ export class FolderCommits implements BranchCommits {
     const placed = files.map(({ from, to }) => ({ from, path: join(this.uri, to) }));
     const moves = placed.flatMap(({ from, path }) => (typeof from === 'string' ? { from, path } : []));
     const written = placed.flatMap(({ from, path }) => (typeof from === 'string' ? [] : { content: from, path }));
-    const takeBack = (): void => {
+    const takeBack = async (): Promise<void> => {
       for (const { from, path } of moves) moveBack(path, from);
       for (const { path } of written) removeIfPossible(path);
     };
     try {
       for (const { from, path } of moves) inFolder(path, () => move(from, path));
     } catch (error) {
-      takeBack();
+      void takeBack();
       throw error;
     }
     const writing = written.length === 0 ? undefined : this.#files?.write(written, pace);

@@ -159,7 +159,7 @@ export class RowReplacement {
     } finally {
       await Promise.allSettled([placed?.done]);
       if (mayBeMade) inStaging.committed();
-      else placed?.takeBack();
+      else void placed?.takeBack(); // the next attempt has vectors of other names
       if (inStaging !== rows) inStaging.discard();
     }
   }

@@ -16,6 +16,7 @@ export class RowsInStaging {
   readonly rows: number;
   readonly staged: Promise<StagedRows>;
   #placed: PlacedFiles | undefined;
+  #takenBack: Promise<void> | undefined;
 
   constructor(staged: Promise<StagedRows>, rows: number) {
     this.rows = rows;
@@ -25,6 +26,7 @@ export class RowsInStaging {
 
   /** Resolves once a version can name them. */
   async place(commits: BranchCommits, staged: StagedRows): Promise<void> {
+    await this.#takenBack; // the files get the same names again
     this.#placed ??= commits.place(staged.files.map(rowFile));
     try {
       await this.#placed.done;
@@ -41,7 +43,7 @@ export class RowsInStaging {
 
   /** To where they were staged. */
   takeBack(): void {
-    this.#placed?.takeBack();
+    this.#takenBack = this.#placed?.takeBack() ?? this.#takenBack;
     this.#placed = undefined;
   }
 
@@ -55,7 +57,7 @@ export class RowsInStaging {
   }
 }
 
-const placedForGood: PlacedFiles = { done: undefined, takeBack: () => undefined };
+const placedForGood: PlacedFiles = { done: undefined, takeBack: async () => undefined };
 
 /** A file of staged rows. */
 export const rowFile = (path: string): CommitFile => ({ from: path, to: join('data', basename(path)) });

@@ -4,7 +4,7 @@ import { isOutcomeUnknown } from '../../../kernel/errors.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import type { BranchCommits, CommitFile, PlacedFiles, VersionTurn } from '../commit/branch-commits.ts';
-import { removeFiles, writeFiles } from '../commit/version-commit.ts';
+import { removeIfPossible, writeFiles } from '../commit/version-commit.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';
 
 /**
@@ -34,9 +34,10 @@ export class StoreCommits implements BranchCommits {
     const uploads = all.map(({ from, to }) => this.#put(to, from instanceof Uint8Array ? from : { path: from }));
     return {
       done: Promise.all(uploads).then(() => undefined),
-      takeBack: () => {
-        removeFiles(mirrored);
-        void Promise.allSettled(uploads).then(() => this.#forget(all.map(({ to }) => to)));
+      takeBack: async () => {
+        for (const { path } of mirrored) removeIfPossible(path);
+        await Promise.allSettled(uploads);
+        await this.#forget(all.map(({ to }) => to));
       },
     };
   }
@@ -51,7 +52,7 @@ export class StoreCommits implements BranchCommits {
     await Promise.all([files, isRecorded ? undefined : this.#put(recorded, transaction)]);
     turn?.planned();
     if ((await turned) === false) {
-      if (!isRecorded) this.#forget([recorded]);
+      if (!isRecorded) void this.#forget([recorded]);
       return false;
     }
     // The number may be free again that another program took long ago.
@@ -59,7 +60,7 @@ export class StoreCommits implements BranchCommits {
     const isMade = !mustLook && (await this.#makeVersion(next, name));
     if (!isMade) {
       this.#mirror.distrust();
-      if (!isRecorded) this.#forget([recorded]);
+      if (!isRecorded) void this.#forget([recorded]);
     }
     return isMade;
   }
@@ -82,9 +83,9 @@ export class StoreCommits implements BranchCommits {
   }
 
   /** What stays is found by the removal of orphans. */
-  #forget(within: readonly string[]): void {
+  async #forget(within: readonly string[]): Promise<void> {
     const keys = within.map((each) => `${this.#mirror.prefix}${each}`);
-    void this.#mirror.store.delete(keys).catch(() => undefined);
+    await this.#mirror.store.delete(keys).catch(() => undefined);
   }
 }
 
