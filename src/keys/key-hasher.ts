@@ -154,23 +154,20 @@ const initialState = [
 /** SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein): without the key a collision cannot be looked for. */
 export class SipHash {
   /** What v0 to v3 begin with, each as its lower and its upper half. */
-  readonly #initial: Int32Array;
+  readonly #initial: Readonly<Record<`${'v' | 'w'}${0 | 1 | 2 | 3}`, number>>;
 
   /** `key` has four words. */
   constructor(key: Uint32Array) {
-    this.#initial = Int32Array.from(initialState, (word, i) => word ^ key[i % 4]! ^ (i === 2 ? 0xee : 0));
+    const [v0 = 0, w0 = 0, v1 = 0, w1 = 0, v2 = 0, w2 = 0, v3 = 0, w3 = 0] = Int32Array.from(
+      initialState,
+      (word, i) => word ^ key[i % 4]!,
+    );
+    this.#initial = { v0, w0, v1: v1 ^ 0xee, w1, v2, w2, v3, w3 };
   }
 
   /** Hashes the first `bytes` of `message`, little-endian words, into four words of `digest` from `at` on. */
   hash(message: Uint32Array, bytes: number, digest: Uint32Array, at: number): void {
-    let v0 = this.#initial[0]!;
-    let w0 = this.#initial[1]!;
-    let v1 = this.#initial[2]!;
-    let w1 = this.#initial[3]!;
-    let v2 = this.#initial[4]!;
-    let w2 = this.#initial[5]!;
-    let v3 = this.#initial[6]!;
-    let w3 = this.#initial[7]!;
+    let { v0, w0, v1, w1, v2, w2, v3, w3 } = this.#initial;
     const last = bytes >>> 3;
     // The whole pairs of words, the pair with the rest and the length, and twice what makes half of the digest.
     for (let step = 0; step < last + 3; step++) {
