@@ -83,15 +83,19 @@ interface Carried {
 type QueryWork = Extract<Work, { readonly kind: 'query' }>;
 type ReadWork = Extract<Work, { readonly kind: 'read' }>;
 
+/** A thread takes some 40 MB, which the reader of a small machine does not have. */
+const leastForThread = 384 * 2 ** 20;
+
 class Reader {
   readonly #setup: ReaderSetup;
   readonly #datasets: KeptDatasets;
   readonly #process: ReaderSurroundings;
-  readonly #textThread = new TextThread();
+  readonly #textThread: TextThread | undefined;
   #isSpent = false;
 
   constructor(setup: ReaderSetup, datasets: KeptDatasets, process: ReaderSurroundings) {
     this.#setup = setup;
+    this.#textThread = setup.memoryBytes < leastForThread ? undefined : new TextThread();
     this.#datasets = datasets;
     this.#process = process;
   }

@@ -2,6 +2,7 @@ import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { FileStream } from '../arrow/stream/file-stream.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
 import { ArrowStreamBytes } from '../rows/answers/arrow-stream-bytes.ts';
+import { RowText } from '../rows/answers/row-text.ts';
 import { mostReplyBytes } from './protocol.ts';
 import { type TextThread, ThreadedText } from './threaded-text.ts';
 
@@ -16,14 +17,14 @@ interface AnswerBytes {
   end(): AnswerParts;
 }
 
-export function answerBytesOf(form: AnswerForm, thread: TextThread): AnswerBytes {
+export function answerBytesOf(form: AnswerForm, thread: TextThread | undefined): AnswerBytes {
   switch (form.kind) {
     case 'arrow file':
       return new FileStream();
     case 'arrow stream':
       return new ArrowStreamBytes();
     case 'text':
-      return new ThreadedText(form, thread);
+      return thread === undefined ? new RowText(form, mostReplyBytes) : new ThreadedText(form, thread);
   }
 }
 

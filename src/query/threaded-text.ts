@@ -20,6 +20,9 @@ export type WrittenText =
   | { readonly part: Uint8Array | undefined; readonly rows: number }
   | { readonly fault: PlainError };
 
+/** Its objects are few: batches and text lie outside of them. */
+const resourceLimits = { maxOldGenerationSizeMb: 64, maxYoungGenerationSizeMb: 4 };
+
 /** Writes the results of one reader, one after the other. */
 export class TextThread {
   #worker: Worker | undefined;
@@ -32,7 +35,7 @@ export class TextThread {
 
   start(): void {
     if (this.#worker !== undefined) return;
-    const worker = new Worker(new URL('./text-thread.ts', import.meta.url), { execArgv: [] });
+    const worker = new Worker(new URL('./text-thread.ts', import.meta.url), { execArgv: [], resourceLimits });
     worker.on('online', () => {
       this.#isReady = true;
     });
