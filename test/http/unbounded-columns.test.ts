@@ -6,7 +6,7 @@ import { before, describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { branchFolder, listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
-import { field, manifest } from '#src/lance-format/messages.ts';
+import { field, manifest, mapEntry } from '#src/lance-format/messages.ts';
 import { decode, edit, encode } from '#src/lance-format/protobuf.ts';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { stage } from '#test/fixtures/proposed-version.ts';
@@ -169,6 +169,31 @@ describe('columns beyond bounds (P12)', () => {
     commit(old[1], ofType(mars));
     assert.equal((await proposed(old, [column('w', 'int64', 101)])).status, 200);
     assert.equal(await isRead(old[0], 'count_rows'), 3);
+  });
+
+  test('that are read and cannot be written are a mistake of their writer, and can be dropped', async () => {
+    const metadata = [encode(mapEntry, { key: 'lance-encoding:blob', value: 'true' })];
+    const blob = edit(field, column('v', 'large_binary'), { metadata });
+    for (const [columns, says] of [
+      [ofType('struct'), /column v holds structs without fields/],
+      [[blob], /column v holds blobs/],
+    ] as const) {
+      const [table, path] = await registered();
+      commit(path, columns);
+      for (const [write, body] of [
+        ['maintain', {}],
+        ['update', { predicate: 'id = 1', updates: [['id', '7']] }],
+        ['merge_insert?on=id', [{ id: 9 }]],
+      ] as const) {
+        const answer = await post(table, write, body);
+        if (answer.status === 200) continue;
+        assert.deepEqual([answer.status, answer.body.code], [400, 20], `${write}: ${JSON.stringify(answer.body)}`);
+        assert.match(String(answer.body.error), says);
+      }
+      await isRead(table, 'drop_columns', { columns: ['v'] });
+      await isRead(table, 'update', { predicate: 'id = 1', updates: [['id', '8']] });
+      await isRead(table, 'maintain');
+    }
   });
 
   test('in an older version, which is neither read, nor restored, cloned or branched', async () => {

@@ -144,8 +144,19 @@ const openRules: readonly Rule[] = [
   [/was not found|Not found/, 'TableNotFound', 'nothing is stored where the table should be'],
 ];
 
-/** For a table on an object store; on a file system `branch-state.ts` refuses it first. */
+/** Of tables that other programs have made: what they hold, the engine reads and cannot write. */
 const anyRules: readonly Rule[] = [
+  [
+    /The field (.+?) is an empty struct that/s,
+    'TableSchemaValidationError',
+    'column {part} holds structs without fields, and Lance stores none of them that is NULL or in a list; drop the column',
+  ],
+  [
+    /Found legacy blob field: (.+?)\. /s,
+    'TableSchemaValidationError',
+    'column {part} holds blobs of a form that the storage version of the table does not have; drop the column',
+  ],
+  // On an object store; on a file system `branch-state.ts` refuses it first.
   [
     /This dataset cannot be (?:read|written) by this version of Lance\..*Flags: (\d+)/s,
     'InvalidTableState',
