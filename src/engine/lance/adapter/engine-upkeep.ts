@@ -122,8 +122,8 @@ function falseIfUnbounded(error: unknown): false {
 }
 
 /**
- * As `Dataset.commitManifest`, by the engine where that was refused, on a handle of its own: reads of others go on with another. The engine has no fence of its
- * own: to restore the newest version takes the number, too, and no commit of its own follows that.
+ * As `Dataset.commitManifest`, by the engine where that was refused, on a handle of its own: reads of others go on with another. The
+ * engine has no fence of its own: to restore the newest version takes the number, too, and no commit of its own follows that.
  */
 export async function commitManifest(
   openNewest: (() => Promise<NativeTable>) | undefined,
