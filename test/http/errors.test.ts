@@ -14,7 +14,7 @@ describe('each kind of error of the specification comes with its status, type an
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    service = await startCheckedService(later, { MAX_QUEUED_MERGES: '1' });
+    service = await startCheckedService(later, { PRINCIPAL_SHARE: '100%' });
     succeeded(await service.post('/v1/table/t/create', people([1, 2], 'first')));
   });
 
@@ -80,14 +80,13 @@ describe('each kind of error of the specification comes with its status, type an
   test('503 with a time to come back when as many merges wait as may (P7)', async (t) => {
     const merge = () => service.post('/v1/table/t/merge_insert?on=id', people([1], 'crowd'));
     const { release, holder } = await holdTurn(service, 't', (clean) => t.after(clean), merge);
-    const merges = [merge(), merge()];
+    const merges = Array.from({ length: 513 }, merge);
     const first = await Promise.race(merges);
     refused(first, 503, 17, /too many writers/);
     assert.equal(first.headers.get('retry-after'), '1');
     release();
     await holder;
-    const [waited] = (await Promise.all(merges)).filter((answer) => answer !== first);
-    succeeded(waited!);
+    for (const answer of await Promise.all(merges)) if (answer !== first) succeeded(answer);
   });
 
   test('500 where the disk fails; the caller gets the id under which the log has the cause (P6)', async () => {
