@@ -17,7 +17,6 @@ const packages = join(root, 'node_modules');
 const programs: ReadonlySet<string> = new Set([
   'main.ts',
   'reader.ts',
-  'query/text-thread.ts',
   'auth/policy/policy-trial-thread.ts',
   'rows/bodies/conversion-thread.ts',
   'load/file-thread.ts',

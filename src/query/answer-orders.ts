@@ -32,7 +32,6 @@ import {
   writeFrame,
 } from './protocol.ts';
 import { answerBytesOf, ResultBytes } from './result-bytes.ts';
-import { TextThread } from './threaded-text.ts';
 
 interface ReaderParts {
   readonly channel: Duplex;
@@ -83,19 +82,14 @@ interface Carried {
 type QueryWork = Extract<Work, { readonly kind: 'query' }>;
 type ReadWork = Extract<Work, { readonly kind: 'read' }>;
 
-/** A thread takes some 40 MB, which the reader of a small machine does not have. */
-const leastForThread = 384 * 2 ** 20;
-
 class Reader {
   readonly #setup: ReaderSetup;
   readonly #datasets: KeptDatasets;
   readonly #process: ReaderSurroundings;
-  readonly #textThread: TextThread | undefined;
   #isSpent = false;
 
   constructor(setup: ReaderSetup, datasets: KeptDatasets, process: ReaderSurroundings) {
     this.#setup = setup;
-    this.#textThread = setup.memoryBytes < leastForThread ? undefined : new TextThread();
     this.#datasets = datasets;
     this.#process = process;
   }
@@ -165,10 +159,7 @@ class Reader {
   /** A small result leaves in one message. The next bytes are computed while the last ones leave. */
   async #queried(dataset: KeptDataset, { spec, answer }: QueryWork): Promise<Carried> {
     const version = await dataset.version();
-    const results = new ResultBytes(
-      dataset.query(await fitted(spec, dataset)),
-      answerBytesOf(answer, this.#textThread),
-    );
+    const results = new ResultBytes(dataset.query(await fitted(spec, dataset)), answerBytesOf(answer));
     let leaving: Promise<void> | undefined;
     for (;;) {
       const [{ bytes, isLast }] = await Promise.all([results.next(), leaving]);

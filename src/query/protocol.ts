@@ -175,7 +175,7 @@ export type Reply =
   | { readonly kind: 'beyond memory'; readonly residentBytes: number };
 
 /** A `LancegateError` as data. */
-export interface PlainError {
+interface PlainError {
   readonly kind: ErrorName;
   readonly message: string;
   readonly internal?: Readonly<Record<string, unknown>> | undefined;

@@ -4,27 +4,24 @@ import type { AnswerForm } from '../rows/answer-form.ts';
 import { ArrowStreamBytes } from '../rows/answers/arrow-stream-bytes.ts';
 import { RowText } from '../rows/answers/row-text.ts';
 import { mostReplyBytes } from './protocol.ts';
-import { type TextThread, ThreadedText } from './threaded-text.ts';
-
-type AnswerParts = Iterator<Buffer, void> | AsyncIterator<Buffer, void>;
 
 /** Batches as bytes, in parts as they come. */
 interface AnswerBytes {
   /** In the batches so far. */
   readonly rows: number;
-  /** AnswerParts may be views of the batch, and of memory that is written again once two more messages are full. */
-  add(batch: IpcFile): AnswerParts;
-  end(): AnswerParts;
+  /** Parts may be views of the batch, and of memory that is written again once two more messages are full. */
+  add(batch: IpcFile): Iterator<Buffer, void>;
+  end(): Iterator<Buffer, void>;
 }
 
-export function answerBytesOf(form: AnswerForm, thread: TextThread | undefined): AnswerBytes {
+export function answerBytesOf(form: AnswerForm): AnswerBytes {
   switch (form.kind) {
     case 'arrow file':
       return new FileStream();
     case 'arrow stream':
       return new ArrowStreamBytes();
     case 'text':
-      return thread === undefined ? new RowText(form, mostReplyBytes) : new ThreadedText(form, thread);
+      return new RowText(form, mostReplyBytes);
   }
 }
 
@@ -33,7 +30,7 @@ export class ResultBytes {
   readonly #encoding: AnswerBytes;
   readonly #batches: AsyncIterator<IpcFile>;
   /** The bytes of the batch that was read last, and then those that end the file. */
-  #parts: AnswerParts = [][Symbol.iterator]();
+  #parts: Iterator<Buffer, void> = [][Symbol.iterator]();
   #hasEnd = false;
   /** What was cut off the last part. */
   #rest: Buffer = Buffer.alloc(0);
@@ -53,7 +50,7 @@ export class ResultBytes {
     const bytes: Buffer[] = [];
     let room = mostReplyBytes;
     while (room > 0) {
-      const part = this.#rest.length > 0 ? this.#rest : (await this.#parts.next()).value;
+      const part = this.#rest.length > 0 ? this.#rest : this.#parts.next().value;
       if (part === undefined) {
         if (this.#hasEnd) return { bytes, isLast: true };
         await this.#readBatch();

@@ -10,7 +10,7 @@ import type { Cell } from './column-cell.ts';
 import { fixedText, TextOut } from './text-out.ts';
 
 /** The memory of a large result is used again, since V8 would collect all garbage each time that so much of it has gathered. */
-const buffers = 4;
+const buffers = 3;
 
 /** What stands before the first row, between two, and behind each. */
 const aroundLine = [fixedText(''), fixedText(''), fixedText('\r\n')] as const;
@@ -23,29 +23,24 @@ const around = {
 
 type RowLine = ObjectText | CsvLine;
 
-export type TextForm = Extract<AnswerForm, { readonly kind: 'text' }>;
-
 /** A part is good until `buffers - 1` more were asked for. */
 export class RowText {
   readonly #format: RowFormat;
   readonly #isCsv: boolean;
   readonly #vectors: VectorText;
   readonly #partBytes: number;
-  readonly #outs: TextOut[];
+  /** The first is small, as most results are. */
+  readonly #outs = [new TextOut(16 * 1024)];
   #parts = 0;
-  #isBegun: boolean;
-  #rows: number;
+  #isBegun = false;
+  #rows = 0;
 
-  /** Every part but the last has at least `partBytes`, and ends with a row. `rowsBefore`: of a text that another has begun. */
-  constructor({ format, vectors }: TextForm, partBytes: number, rowsBefore?: number) {
+  /** Every part but the last has at least `partBytes`, and ends with a row. */
+  constructor({ format, vectors }: Extract<AnswerForm, { readonly kind: 'text' }>, partBytes: number) {
     this.#format = format;
     this.#isCsv = format === 'csv' || format === 'csv-without-header';
     this.#vectors = vectors;
     this.#partBytes = partBytes;
-    // Most results are small.
-    this.#outs = rowsBefore === undefined ? [new TextOut(16 * 1024)] : [];
-    this.#isBegun = rowsBefore !== undefined;
-    this.#rows = rowsBefore ?? 0;
   }
 
   /** In the files so far. */
@@ -77,11 +72,6 @@ export class RowText {
   *end(): Generator<Buffer, void, void> {
     if (this.#format === 'json') this.#out.ascii(this.#rows === 0 ? ']}\n' : '\n]}\n');
     yield this.#out.take();
-  }
-
-  /** What no part has yet. Another writes the rows behind it. */
-  rest(): Buffer {
-    return this.#out.take();
   }
 
   get #out(): TextOut {

@@ -52,7 +52,7 @@ export class TextOut {
   readonly #words = new Uint32Array(this.#double.buffer);
 
   constructor(capacity: number) {
-    this.bytes = sharedBuffer(capacity + beyond);
+    this.bytes = Buffer.allocUnsafeSlow(capacity + beyond);
     this.#view = viewOf(this.bytes);
   }
 
@@ -65,7 +65,7 @@ export class TextOut {
 
   reserve(count: number): void {
     if (this.at + count + beyond <= this.bytes.length) return;
-    const larger = sharedBuffer(Math.max(2 * this.bytes.length, this.at + count + beyond));
+    const larger = Buffer.allocUnsafeSlow(Math.max(2 * this.bytes.length, this.at + count + beyond));
     this.bytes.copy(larger, 0, 0, this.at);
     this.bytes = larger;
     this.#view = viewOf(larger);
@@ -334,9 +334,6 @@ export class TextOut {
     this.at = at + count;
   }
 }
-
-/** What one thread writes, another sends. */
-const sharedBuffer = (length: number): Buffer => Buffer.from(new SharedArrayBuffer(length));
 
 export const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array): DataView =>
   new DataView(buffer, byteOffset, byteLength);
