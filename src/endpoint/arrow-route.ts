@@ -13,6 +13,7 @@ import { bodyFormatOf } from '../rows/bodies/body-format.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
+import type { NameCheck } from '../wire/known-names.ts';
 import { contentDecoder } from './body/content-decoder.ts';
 import { type BodyPart, boundaryOf, isMultipart } from './body/multipart.ts';
 import type { UploadedParts } from './body/multipart-upload.ts';
@@ -126,7 +127,9 @@ export function arrowRoute<Make extends MakesOperation, Query extends TPropertie
         makesTable: route.makesTable,
         answer: async (upload) => {
           const body =
-            boundary === undefined ? openBody(upload, key, format) : await openParts(upload, boundary, route, key);
+            boundary === undefined
+              ? openBody(upload, key, format)
+              : await openParts(upload, boundary, route.query, key, input.checkNames);
           try {
             const parameters = asked ?? allowed(route, withParts(input, body.parameters), { table, branch });
             const { source, idempotency } = body;
@@ -186,12 +189,13 @@ function openBody(upload: Upload, key: IdempotencyKey | undefined, format: RowFo
 async function openParts(
   upload: Upload,
   boundary: string,
-  { query }: { readonly query: TProperties },
+  query: TProperties,
   key: IdempotencyKey | undefined,
+  checkNames: NameCheck,
 ): Promise<OpenedBody> {
   const parts = upload.parts(boundary);
   try {
-    const { parameters, rows } = await readTexts(parts, query);
+    const { parameters, rows } = await readTexts(parts, query, checkNames);
     const digest = createHash('sha256');
     const bytes = lastPart(rows, parts, key && digest);
     const source = parts.source({ ...rows, bytes });
@@ -210,16 +214,14 @@ async function openParts(
   }
 }
 
-/** Up to the first part that is no parameter. */
-async function readTexts(parts: UploadedParts, query: TProperties) {
+/** Up to the rows: the first part that is no parameter, and is a file or has a type of its own. */
+async function readTexts(parts: UploadedParts, query: TProperties, checkNames: NameCheck) {
   const parameters = new Map<string, string>();
   for (let part = await parts.next(); part !== undefined; part = await parts.next()) {
-    const { name } = part;
-    const isParameter = Object.hasOwn(query, name);
-    // A file or a part with a type of its own is no text.
-    if (!isParameter && part.fileName === undefined && (part.type === undefined || part.type === 'text/plain'))
-      throw invalidInput(`part ${name}: there is no such parameter`);
-    if (!isParameter) return { parameters, rows: part };
+    const { name, fileName, type = 'text/plain' } = part;
+    if (!Object.hasOwn(query, name) && (fileName !== undefined || type !== 'text/plain'))
+      return { parameters, rows: part };
+    checkNames([name], query, '');
     if (parameters.has(name)) throw invalidInput(`part ${name}: two parts have this name`);
     parameters.set(name, await parts.text(part));
   }

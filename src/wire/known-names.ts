@@ -69,30 +69,40 @@ interface Nearest {
 function nearestTo(name: string, known: Named, at: string, { parameters, fields, isStrict }: NamesOfRoute): Nearest {
   const [elsewhere, other] = known === parameters ? [fields, 'body'] : [parameters, 'query string'];
   if (at === '' && Object.hasOwn(elsewhere, name)) return { edits: 0, hint: `; it belongs in the ${other}` };
-  return Object.keys(at === '' ? { ...known, ...elsewhere } : known)
-    .flatMap((means) =>
-      (synonyms.find((group) => group.includes(means)) ?? [means]).map((word) => ({ means, word: plain(word) })),
-    )
-    .filter(({ word }) => isStrict || Math.abs(word.length - plain(name).length) <= mostEdits)
-    .map(({ means, word }) => ({ edits: editDistance(plain(name), word), hint: `; did you mean ${means}?` }))
+  const asked = plain(name);
+  const candidates = at === '' ? { ...known, ...elsewhere } : known;
+  const isSynonym = (word: string) => word.length > 4 || plain(word) === asked;
+  return Object.keys(candidates)
+    .flatMap((means) => {
+      const others = synonyms.find((group) => group.includes(means)) ?? [];
+      const words = others.filter((word) => isSynonym(word) && !Object.hasOwn(candidates, word));
+      return [means, ...words].map((word) => ({ means, word: plain(word) }));
+    })
+    .filter(({ word }) => isStrict || Math.abs(word.length - asked.length) <= mostEdits)
+    .map(({ means, word }) => ({ edits: editDistance(asked, word), hint: `; did you mean ${means}?` }))
     .reduce((a, b) => (b.edits < a.edits ? b : a), { edits: Infinity, hint: '' });
 }
 
-/** Words of other programs for the same thing. A short one would be near to everything. */
+/** Words of other programs for the same thing. One of up to four letters is one only as it is: else it would be near to everything. */
 const synonyms = [
-  ['filter', 'where', 'condition', 'predicate', 'only_if', 'expression', 'when_matched_update_all_filt'],
-  ['k', 'limit', 'top_k', 'num_results', 'max_results'],
-  ['offset', 'skip'],
-  ['version', 'snapshot', 'at_version'],
-  ['ascending', 'descending', 'desc', 'direction', 'order'],
-  ['full_text_query', 'full_text', 'full_text_search', 'text_query', 'fts_query'],
-  ['columns', 'select', 'projection'],
-  ['order_by', 'sort'],
-  ['distance_type', 'metric'],
-  ['vector', 'query_vector'],
-  ['single_vector', 'vector', 'values'],
-  ['vector_column', 'vector_column_name'],
-];
+  'filter where condition predicate only_if expression where_clause filter_expression row_filter criteria expr sql when_matched_update_all_filt',
+  'k limit top_k num_results max_results max_rows row_limit page_size size take',
+  'offset skip',
+  'version snapshot at_version as_of_version as_of timestamp ver tag',
+  'branch branch_name ref',
+  'mode exist_ok overwrite',
+  'ascending descending desc direction order',
+  'full_text_query full_text full_text_search text_query fts_query query_text search_text fts',
+  'columns select projection fields select_columns cols',
+  'order_by sort_by sort',
+  'distance_type metric_type distance_metric metric',
+  'lower_bound distance_range min_distance',
+  'upper_bound max_distance',
+  'prefilter postfilter',
+  'vector query_vector embedding',
+  'single_vector vector values',
+  'vector_column vector_column_name',
+].map((words) => words.split(' '));
 
 /** The same in any case and with any separators. */
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, '');

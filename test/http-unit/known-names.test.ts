@@ -36,6 +36,14 @@ const slips: readonly Refused[] = [
   ['/query', { snapshot: 1 }, /"snapshot" .*version/],
   ['/query', { num_results: 1 }, /"num_results" .*k/],
   ['/query', { text_query: 'x' }, /"text_query" .*full_text_query/],
+  ['/query', { tag: 'v1' }, /"tag" .*version/],
+  ['/query', { size: 1 }, /"size" .*did you mean k\?/],
+  ['/query', { where_clause: secret }, /"where_clause" .*filter/],
+  ['/query', { postfilter: true }, /"postfilter" .*prefilter/],
+  ['/query', { metric_type: 'cosine' }, /"metric_type" .*distance_type/],
+  ['/query', { distance_range: [0, 1] }, /"distance_range" .*lower_bound/],
+  ['/count_rows?branch_name=b', {}, /"branch_name" .*branch/],
+  ['/version/list?page_size=1', undefined, /"page_size" .*limit/],
   ['/query', { columns: { column_names: ['a'], column_alias: {} } }, /"column_alias" in columns/],
   ['/query', { full_text_query: { query: 'x', column: ['a'] } }, /"column" in full_text_query .*columns/],
   ['/query', { full_text_query: { query: { match: { terms: 'x', colum: 'a' } } } }, /"colum" in match .*column/],
@@ -124,6 +132,10 @@ describe('names that are not known', () => {
       assert.equal(status, 200, `${path}: ${text}`);
       assert.equal(headers.get('x-lancegate-ignored'), null);
     }
+  });
+
+  test('a short synonym is one only as it is', async () => {
+    assert.equal((await on('/query', { filter: 'a = 1', tags: [], name: 'x', expire: 1 })).status, 200);
   });
 
   test('a field that is null is absent, whatever its name', async () => {

@@ -91,7 +91,11 @@ describe('a long condition of a merge', () => {
       refused(await send(table, query, body), 400, 13, message);
     await refuses(bodyOf(textPart('on', 'id'), rows), /^on: the query and the body both have it$/);
     await refuses(bodyOf(textPart(removal, 'true'), textPart(removal, 'true'), rows), /two parts have this name$/);
-    await refuses(bodyOf(textPart('when_matched_updat_all', 'true'), rows), /there is no such parameter$/);
+    await refuses(
+      bodyOf(textPart('when_matched_updat_all', 'true'), rows),
+      /^"when_matched_updat_all" is not known; did you mean when_matched_update_all\?$/,
+    );
+    await refuses(bodyOf(textPart('timeout', '1s'), rows), /^"timeout" is not known; it belongs in the query string$/);
     await refuses(bodyOf(textPart(removal, 'true')), /^the body has no part with the rows$/);
     await refuses(bodyOf(rows, textPart(removal, 'true')), /the rows are the last part$/);
     await refuses(bodyOf(rows, rowsPart(people([2], 'new'), 'more')), /the rows are the last part$/);
