@@ -10,9 +10,9 @@ export const serviceProbes: Probes = {
     const place = await openStore(storageRoot, storageOptions);
     if (place !== undefined) await requireAnswer(place, storageRoot);
   },
-  async database({ catalogUrl, catalogPasswordFile }) {
+  async database(url, { catalogPasswordFile }) {
     const { describeDatabase } = await import('./catalog/postgres/open-postgres-catalog.ts');
-    return describeDatabase({ url: catalogUrl!, passwordFile: catalogPasswordFile }, systemClock);
+    return describeDatabase({ url, passwordFile: catalogPasswordFile }, systemClock);
   },
 };
 

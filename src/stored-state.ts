@@ -51,7 +51,10 @@ export interface StoredState extends Credentials {
 
 /** Fails where another process holds the data folder, or the catalog cannot be used; the message is for the operator. */
 export function openState(config: Config, folder: DataFolder, clock: Clock, logger: Logger): Promise<StoredState> {
-  return config.catalogUrl === undefined ? openEmbedded(folder, clock) : openShared(config, folder, clock, logger);
+  const { catalogUrl } = config;
+  return catalogUrl === undefined
+    ? openEmbedded(folder, clock)
+    : openShared({ ...config, catalogUrl }, folder, clock, logger);
 }
 
 const holder = { command: 'lancegate serve' };
@@ -77,7 +80,12 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
 }
 
 /** The folder has nothing that a restart needs; two replicas in one would take each other's files for left ones. */
-async function openShared(config: Config, folder: DataFolder, clock: Clock, logger: Logger): Promise<StoredState> {
+async function openShared(
+  config: SharedConfig,
+  folder: DataFolder,
+  clock: Clock,
+  logger: Logger,
+): Promise<StoredState> {
   await using opened = new AsyncDisposableStack();
   sayIfFolder(config, logger);
   const hold = holdFolderOf(folder.catalogFile, { holder, clock });
@@ -122,16 +130,16 @@ function sayIfFolder({ storageRoot }: Config, logger: Logger): void {
 
 /** For commands, also while the service runs. */
 export async function openCredentials(config: Config, clock: Clock): Promise<Credentials> {
-  if (config.catalogUrl === undefined) return filesOf(makeDataFolder(config.dataFolder));
-  const session = await openSession(config, clock);
+  const { catalogUrl } = config;
+  if (catalogUrl === undefined) return filesOf(makeDataFolder(config.dataFolder));
+  const session = await openSession({ ...config, catalogUrl }, clock);
   return { ...credentialsIn(session, clock), [Symbol.asyncDispose]: () => session.close() };
 }
 
-const openSession = (config: Config, clock: Clock): Promise<SqlSession> =>
-  openPostgresSession(
-    { url: config.catalogUrl!, passwordFile: config.catalogPasswordFile },
-    { clock, limits: { maxConnections: 10 } },
-  );
+type SharedConfig = Config & { readonly catalogUrl: string };
+
+const openSession = ({ catalogUrl: url, catalogPasswordFile }: SharedConfig, clock: Clock): Promise<SqlSession> =>
+  openPostgresSession({ url, passwordFile: catalogPasswordFile }, { clock, limits: { maxConnections: 10 } });
 
 const credentialsIn = (session: SqlSession, clock: Clock) => ({
   apiKeys: new SqlApiKeys(session, clock),

@@ -18,6 +18,6 @@ export interface Probes {
   engine(): Promise<void>;
   /** Lists the place in the object store. */
   objectStore(config: Config): Promise<void>;
-  /** Of `--catalog`. */
-  database(config: Config): Promise<FoundDatabase>;
+  /** At the `url` of `--catalog`. */
+  database(url: string, config: Config): Promise<FoundDatabase>;
 }

@@ -11,6 +11,7 @@ import { isMade } from '../engine/port/refusal.ts';
 import type { PreparedRows, Replacing, StagedSource } from '../engine/port/row-address.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import type { Some } from '../kernel/some.ts';
 import {
   type Committed,
   type Head,
@@ -47,17 +48,20 @@ export const insertKind: WriteKind<InsertRequest> = { batch: (requests) => new I
 class InsertBatch implements WriteBatch {
   readonly numRows: number;
   readonly on = [];
-  readonly #requests: readonly InsertRequest[];
+  readonly #requests: Some<InsertRequest>;
+  /** Of each request, unless one has more rows than a chunk. */
+  readonly #chunks: readonly IpcChunk[];
   #chunk: IpcChunk | undefined;
   #prepared: PreparedRows | undefined;
 
-  constructor(requests: readonly InsertRequest[]) {
+  constructor(requests: Some<InsertRequest>) {
     this.#requests = requests;
+    this.#chunks = requests.flatMap(({ chunk }) => chunk ?? []);
     this.numRows = requests.reduce((sum, { rows }) => sum + rows, 0);
   }
 
   async commit(head: Head): Promise<Committed | 'overtaken'> {
-    const { mode, staged } = this.#requests[0]!;
+    const { mode, staged } = this.#requests[0];
     if (mode === 'append' && this.numRows === 0) return unchanged(this.#requests, head);
     head.note?.(this.#totals);
     const written = await this.#commitWritten(head, mode, staged);
@@ -82,10 +86,12 @@ class InsertBatch implements WriteBatch {
     const shadow = await dataset.shadow();
     try {
       if (shadow.baseVersion !== version) return 'overtaken';
-      const chunk = this.#requests.every((request) => request.chunk !== undefined) ? this.#checkedRows : undefined;
-      const limits = { timeoutMs: longestTime(this.#requests), principal: undefined };
-      if (chunk !== undefined) await shadow.change({ kind: mode, rows: this.numRows }, chunk.file, limits);
-      else await this.#appendStaged(shadow, mode, staged!, columnsOf(this.#requests));
+      if (staged !== undefined && this.#chunks.length < this.#requests.length)
+        await this.#appendStaged(shadow, mode, staged, columnsOf(this.#requests));
+      else {
+        const limits = { timeoutMs: longestTime(this.#requests), principal: undefined };
+        await shadow.change({ kind: mode, rows: this.numRows }, this.#checkedRows.file, limits);
+      }
       return await shadow.commit(() => requireTime(this.#requests));
     } finally {
       shadow.discard();
@@ -113,20 +119,20 @@ class InsertBatch implements WriteBatch {
 
   /** Throws `FaultyPart` with the number of a request whose values are malformed. */
   get #rows(): IpcChunk {
-    const [first, ...others] = this.#requests;
-    this.#chunk ??= others.length === 0 ? first!.chunk! : this.#concat();
+    const [first, ...others] = this.#chunks;
+    if (first === undefined) throw new LancegateError('Internal', 'an insert without rows');
+    this.#chunk ??= others.length === 0 ? first : this.#concat();
     return this.#chunk;
   }
 
   /** As `#rows`, also of a request alone: of malformed values the engine may store a part, and report a success. */
   get #checkedRows(): IpcChunk {
-    const [{ chunk }] = this.#requests as [InsertRequest];
-    if (this.#requests.length === 1 && canConcat([chunk!])) this.#chunk = this.#concat();
+    if (this.#chunks.length === 1 && canConcat(this.#chunks)) this.#chunk = this.#concat();
     return this.#rows;
   }
 
   #concat(): IpcChunk {
-    return concatRows(this.#requests.map(({ chunk }) => ({ chunk: chunk!, keep: undefined })));
+    return concatRows(this.#chunks.map((chunk) => ({ chunk, keep: undefined })));
   }
 
   get #totals(): readonly WriteTotals[] {
@@ -140,5 +146,5 @@ class InsertBatch implements WriteBatch {
 }
 
 /** Those of a staged append, which the table may have more of by now. */
-const columnsOf = ([request]: readonly InsertRequest[]): readonly Projection[] =>
-  (request?.fit?.checked.fields ?? []).map(({ name }) => ({ name, expression: formatFieldPath({ segments: [name] }) }));
+const columnsOf = ([request]: Some<InsertRequest>): readonly Projection[] =>
+  (request.fit?.checked.fields ?? []).map(({ name }) => ({ name, expression: formatFieldPath({ segments: [name] }) }));

@@ -14,6 +14,9 @@ const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+export const areTexts = (fields: Readonly<Record<string, unknown>>): fields is Readonly<Record<string, string>> =>
+  Object.values(fields).every((field) => typeof field === 'string');
+
 /** `InvalidInput` where `what` has too much of something. Whether it is JSON is not asked. */
 export function requireBoundedJson(text: string, what: string): void {
   const most = (count: number, limit: number, of: string): void => {

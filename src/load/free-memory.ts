@@ -3,5 +3,5 @@ const leastFreedBytes = 64 << 10;
 
 /** The memory of bytes that nothing reads any more. The collector would keep hundreds of megabytes of them for long. */
 export function freeMemory({ buffer }: Uint8Array): void {
-  if (buffer.byteLength >= leastFreedBytes) (buffer as ArrayBuffer).transfer(0);
+  if (buffer instanceof ArrayBuffer && buffer.byteLength >= leastFreedBytes) buffer.transfer(0);
 }

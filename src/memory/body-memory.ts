@@ -145,8 +145,9 @@ class IdleBuffers {
   /** The buffer must not be used any more: it may be another body's. */
   giveBack(buffer: Buffer): void {
     if (this.#bytes + buffer.length > this.#maxBytes) {
+      const { buffer: memory } = buffer;
       // Frees it at once; the collector would take its time.
-      (buffer.buffer as ArrayBuffer).transfer(0);
+      if (memory instanceof ArrayBuffer) memory.transfer(0);
       return;
     }
     this.#bytes += buffer.length;

@@ -6,6 +6,7 @@ import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { HeadCommits } from '../engine/port/dataset.ts';
 import type { MergeSpec } from '../engine/port/merge-spec.ts';
 import type { PreparedRows } from '../engine/port/row-address.ts';
+import type { Some } from '../kernel/some.ts';
 import type { Keys } from '../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../keys/key-hasher.ts';
 import { KeySet } from '../keys/key-table.ts';
@@ -65,8 +66,8 @@ interface DistinctRows {
  * update left it, or with inserts alone as its first insert did. So one row for each key is written.
  */
 export class Batch {
-  /** At least one. They have the same table, branch, key columns and flags. */
-  readonly requests: readonly MergeOfRows[];
+  /** They have the same table, branch, key columns and flags. */
+  readonly requests: Some<MergeOfRows>;
   /**
    * Whether keys alone decide what is written: the merges have no filters, delete nothing, and have few rows. Any other merge
    * is the only one of its batch.
@@ -77,14 +78,14 @@ export class Batch {
   #chunk: IpcChunk | undefined;
   #prepared: { readonly parts: readonly RowsOf[] | undefined; readonly rows: PreparedRows } | undefined;
 
-  constructor(requests: readonly MergeOfRows[], isByKeys: boolean, hasher: KeyHasher) {
+  constructor(requests: Some<MergeOfRows>, isByKeys: boolean, hasher: KeyHasher) {
     this.requests = requests;
     this.isByKeys = isByKeys;
     this.hasher = hasher;
   }
 
   get first(): MergeOfRows {
-    return this.requests[0]!;
+    return this.requests[0];
   }
 
   /** Whether rows whose keys the table has are updated, all or those that a filter lets through. */
@@ -221,8 +222,8 @@ const areEqual = (some: readonly RowsOf[], others: readonly RowsOf[]): boolean =
     return keep === other || (keep !== undefined && other !== undefined && Buffer.compare(keep, other) === 0);
   });
 
-function distinctRows(requests: readonly MergeOfRows[]): DistinctRows {
-  const first = requests[0]!;
+function distinctRows(requests: Some<MergeOfRows>): DistinctRows {
+  const [first] = requests;
   const numRows = requests.reduce((sum, { keys }) => sum + keys.rows, 0);
   const keys = new KeySet(first.digests.wordsPerKey, numRows);
   const keyOf = requests.map((request) => new Int32Array(request.keys.rows).fill(-1));

@@ -6,6 +6,7 @@ import type { Datasets } from '../engine/port/engine.ts';
 import { isMade } from '../engine/port/refusal.ts';
 import { addressOf } from '../engine/port/row-address.ts';
 import { principalKey } from '../kernel/request-scope.ts';
+import type { Some } from '../kernel/some.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import {
   type Committed,
@@ -40,7 +41,7 @@ export class MergeKind implements WriteKind<MergeRequest> {
     this.#keyIndex.forget();
   }
 
-  batch(requests: readonly MergeRequest[], isShared: boolean): WriteBatch {
+  batch(requests: Some<MergeRequest>, isShared: boolean): WriteBatch {
     const sent = new Batch(requests, isShared, this.#hasher);
     let batch = sent;
     return {

@@ -5,6 +5,7 @@ import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
 import { refuseBranch } from '../endpoint/route.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
+import { areTexts, isObject } from '../kernel/json-bounds.ts';
 import { choiceOf, createModes, parseChoice } from '../wire/choices.ts';
 import { parseJson, StringMap, Version } from '../wire/json-body.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
@@ -33,12 +34,10 @@ export const readProperties = <Name extends string>(query: QueryOf<Name>, name: 
 
 function parseProperties(text: string, name: string): Properties {
   const value = parseJson(text, `${name}: it`);
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw invalidInput(`${name}: expected a JSON object`);
-  }
-  const wrong = Object.entries(value).find(([, inner]) => typeof inner !== 'string');
-  if (wrong !== undefined) throw invalidInput(`${name}: the value of ${JSON.stringify(wrong[0])} is not a string`);
-  return value as Properties;
+  if (!isObject(value)) throw invalidInput(`${name}: expected a JSON object`);
+  if (areTexts(value)) return value;
+  const wrong = Object.keys(value).find((key) => typeof value[key] !== 'string');
+  throw invalidInput(`${name}: the value of ${JSON.stringify(wrong)} is not a string`);
 }
 
 /**

@@ -10,6 +10,7 @@ import { LRUCache } from 'lru-cache';
 import { writerMoved } from '../catalog/refusals.ts';
 import type { NameOwner, OwnerCatalog, Replica, ReplicaCatalog } from '../catalog/replica-port.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
 import { firstOf } from '../kernel/request-scope.ts';
 import {
@@ -141,9 +142,10 @@ export class ReplicaOwners implements TableOwners {
     for (;;) {
       await firstOf(Promise.all(missing.map((table) => this.#claim(table))), signal);
       missing = this.#keepUpToMissing(missing, kept);
-      if (missing.length === 0) return kept.move();
-      const isNearer = missing[0] !== next;
-      next = missing[0]!;
+      const [first] = missing;
+      if (first === undefined) return kept.move();
+      const isNearer = first !== next;
+      next = first;
       if (monotonicMs() > untilMs || this.#successorOf(next) !== undefined) throw writerMoved(next);
       await catalog.wantNames(isNearer ? missing : [next], this.#id); // another work may have asked for it meanwhile
       await firstOf(this.#pause(100), signal);
@@ -269,7 +271,7 @@ export class ReplicaOwners implements TableOwners {
   }
 
   get #owned(): OwnedWork {
-    if (this.#work === undefined) throw new Error('ownership has not been started');
+    if (this.#work === undefined) throw new LancegateError('Internal', 'ownership has not been started');
     return this.#work;
   }
 

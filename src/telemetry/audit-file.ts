@@ -11,6 +11,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import type { Clock } from '../kernel/clock.ts';
+import { codeOf } from '../kernel/errors.ts';
 import { type Audit, type AuditRecord, auditLine, logRequest } from './audit.ts';
 import type { Logger } from './logger.ts';
 import type { Metrics } from './metrics.ts';
@@ -213,6 +214,6 @@ const openFile = (path: string): Promise<FileHandle> =>
   open(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o600);
 
 function faultOf(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException;
-  return code === 'ENXIO' ? 'no process reads the pipe' : message;
+  if (codeOf(error) === 'ENXIO') return 'no process reads the pipe';
+  return error instanceof Error ? error.message : String(error);
 }

@@ -117,9 +117,10 @@ export function auditLine(record: AuditRecord, nowMs: number, lostBefore: number
 function bounded(record: AuditRecord): AuditRecord {
   const { subject, issuer, namespace, table, branch, location } = record;
   const texts = { subject, issuer, namespace, table, branch, location };
-  const tooLong = Object.entries(texts).filter(([, text]) => text !== undefined && text.length > longestText);
-  if (tooLong.length === 0) return record;
-  return { ...record, ...Object.fromEntries(tooLong.map(([name, text]) => [name, clipped(text!)])) };
+  const tooLong = Object.entries(texts).flatMap(([name, text]) =>
+    text !== undefined && text.length > longestText ? [[name, clipped(text)] as const] : [],
+  );
+  return tooLong.length === 0 ? record : { ...record, ...Object.fromEntries(tooLong) };
 }
 
 /** For text that clients and issuers choose, in UTF-16 units. A name has up to 255 bytes, an id several names. */

@@ -1,4 +1,5 @@
 import { type Logger as PinoLogger, pino, stdTimeFunctions } from 'pino';
+import { isObject } from '../kernel/json-bounds.ts';
 import { redactFields, redactText } from './redact.ts';
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
@@ -50,7 +51,8 @@ function redacting(target: PinoLogger): Logger {
 
 /** One JSON log line as a person reads it: `13:14:15.123 INFO  table created table=users rows=50`. */
 function textLine(jsonLine: string): string {
-  const { time, level, message, error, ...fields } = JSON.parse(jsonLine) as Record<string, unknown>;
+  const line: unknown = JSON.parse(jsonLine);
+  const { time, level, message, error, ...fields } = isObject(line) ? line : {};
   const clockTime = String(time).slice('2026-01-01T'.length, -1);
   const words = Object.entries(fields).map(([name, value]) => `${name}=${showValue(value)}`);
   const head = [clockTime, String(level).toUpperCase().padEnd(5), message, ...words].join(' ');
@@ -64,8 +66,8 @@ function showValue(value: unknown): string {
 }
 
 function showError(error: unknown): string {
-  if (typeof error !== 'object' || error === null) return `    ${showValue(error)}`;
-  const { stack, message, cause, ...rest } = error as Record<string, unknown>;
+  if (!isObject(error)) return `    ${showValue(error)}`;
+  const { stack, message, cause, ...rest } = error;
   const lines = String(stack || message || JSON.stringify(rest)).split('\n');
   const facts = Object.entries(rest).map(([name, value]) => `${name}=${showValue(value)}`);
   return [

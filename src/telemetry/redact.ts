@@ -24,10 +24,10 @@ function redact(value: unknown, depth = 0): unknown {
   if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1));
   if (value instanceof Date || value instanceof URL) return redactText(value.toString());
   if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
-  return redactFields(value as Readonly<Record<string, unknown>>, depth);
+  return redactFields(value, depth);
 }
 
-export function redactFields(fields: Readonly<Record<string, unknown>>, depth = 0): Record<string, unknown> {
+export function redactFields(fields: object, depth = 0): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [
       name,

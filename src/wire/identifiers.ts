@@ -68,10 +68,11 @@ export function parseTableParts(namespace: readonly string[], name: string): Tab
  * name can be stored; it is encoded where it becomes a path.
  */
 function readName(id: string, name: string, index: number): ObjectName {
-  const fault = faultOfName(name);
-  if (fault !== undefined) throw malformed(id, `part ${index + 1} ${fault}`);
-  return name as ObjectName;
+  if (isObjectName(name)) return name;
+  throw malformed(id, `part ${index + 1} ${faultOfName(name)}`);
 }
+
+const isObjectName = (name: string): name is ObjectName => faultOfName(name) === undefined;
 
 function faultOfName(name: string): string | undefined {
   if (name === '') return 'is empty';
@@ -81,14 +82,16 @@ function faultOfName(name: string): string | undefined {
 }
 
 /** undefined for what no namespace can be called. */
-export const readDatabaseName = (name: string): ObjectName | undefined =>
-  faultOfName(name) === undefined ? (name as ObjectName) : undefined;
+export const readDatabaseName = (name: string): ObjectName | undefined => (isObjectName(name) ? name : undefined);
 
 /** Refuses only what can be no id at all. */
 export function parseTransactionId(id: string): TransactionId {
-  if (/\p{Cc}/u.test(id) || Buffer.byteLength(id) > maxNameBytes) throw malformed(id, 'it is not a transaction id');
-  return id as TransactionId;
+  if (isTransactionId(id)) return id;
+  throw malformed(id, 'it is not a transaction id');
 }
+
+const isTransactionId = (id: string): id is TransactionId =>
+  !/\p{Cc}/u.test(id) && Buffer.byteLength(id) <= maxNameBytes;
 
 /** `field` names the parameter in errors. Absent, blank and `main` are main, which is undefined. */
 export function parseBranch(text: string | undefined, field = 'branch'): BranchName | undefined {
@@ -98,10 +101,11 @@ export function parseBranch(text: string | undefined, field = 'branch'): BranchN
 
 /** A branch other than main, by Lance's rules (`check_valid_branch` in refs.rs), and no segment that is `.`. */
 export function parseBranchName(text: string, field: string): BranchName {
-  const fault = faultOf(text);
-  if (fault !== undefined) throw invalidInput(`${field}: a branch name ${fault}`);
-  return text as BranchName;
+  if (isBranchName(text)) return text;
+  throw invalidInput(`${field}: a branch name ${faultOf(text)}`);
 }
+
+const isBranchName = (text: string): text is BranchName => faultOf(text) === undefined;
 
 /** Of a branch that is to be made: other programs may have made some that this service would not make. */
 export function parseNewBranchName(text: string, field: string): BranchName {
@@ -162,9 +166,11 @@ export const idempotencyKeyHeader = 'idempotency-key';
 export function parseIdempotencyKey(header: string | undefined): IdempotencyKey | undefined {
   if (header === undefined) return undefined;
   const key = header.startsWith('"') ? unquoted(header) : header;
-  if (key !== undefined && key.length <= 255 && /^[\x21-\x7e]+$/.test(key)) return key as IdempotencyKey;
+  if (key !== undefined && isIdempotencyKey(key)) return key;
   throw invalidInput(`${idempotencyKeyHeader}: expected 1 to 255 visible ASCII characters`);
 }
+
+const isIdempotencyKey = (key: string): key is IdempotencyKey => key.length <= 255 && /^[\x21-\x7e]+$/.test(key);
 
 /** RFC 9651, 3.3.3; undefined where a quote or backslash stands alone. */
 function unquoted(text: string): string | undefined {

@@ -5,7 +5,7 @@
 import Type, { type Static, type TObject } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { Check, Errors } from 'typebox/value';
-import { invalidInput } from '../kernel/errors.ts';
+import { invalidInput, type LancegateError } from '../kernel/errors.ts';
 import { requireBoundedJson } from '../kernel/json-bounds.ts';
 import { checkNames, type NameCheck } from './known-names.ts';
 
@@ -46,6 +46,8 @@ export const Common = Type.Object({
   branch: Type.Optional(Type.String()),
 });
 
+type NoContext = Record<never, never>;
+
 /**
  * Reads bodies of one shape. Their check is compiled with the first one: that takes milliseconds, and each check afterwards a
  * hundredth of what reading the schema anew takes.
@@ -54,7 +56,9 @@ export class BodyReader<Schema extends TObject> {
   readonly #schema: Schema;
   /** All that a body may hold. */
   readonly #whole: TObject;
-  #compiled: readonly Validator[] | undefined;
+  #compiled:
+    | { readonly common: Validator<NoContext, typeof Common>; readonly own: Validator<NoContext, Schema> }
+    | undefined;
 
   constructor(schema: Schema) {
     this.#schema = schema;
@@ -65,12 +69,12 @@ export class BodyReader<Schema extends TObject> {
   parse(text: string, id: readonly string[], check: NameCheck): Static<Schema> & Static<typeof Common> {
     const fields = withoutNulls(parseObject(text));
     checkNames(this.#whole, fields, '', check);
-    this.#compiled ??= [Compile(Common), Compile(this.#schema)];
-    const isFit = this.#compiled.every((validator) => validator.Check(fields));
-    if (!isFit) requireShape(Common, fields);
-    requireSameId((fields as Static<typeof Common>).id, id);
-    if (!isFit) requireShape(this.#schema, fields);
-    return fields as Static<Schema> & Static<typeof Common>;
+    this.#compiled ??= { common: Compile(Common), own: Compile(this.#schema) };
+    const { common, own } = this.#compiled;
+    if (!common.Check(fields)) throw faultOfShape(Common, fields);
+    requireSameId(fields.id, id);
+    if (!own.Check(fields)) throw faultOfShape(this.#schema, fields);
+    return fields;
   }
 }
 
@@ -80,8 +84,8 @@ export function readFields<Schema extends TObject>(schema: Schema, value: unknow
     throw invalidInput(`${what} must be a JSON object`);
   }
   const fields = withoutNulls(value);
-  requireShape(schema, fields);
-  return fields;
+  if (Check(schema, fields)) return fields;
+  throw faultOfShape(schema, fields);
 }
 
 function parseObject(text: string): object {
@@ -104,19 +108,20 @@ export function parseJson(text: string, what: string): unknown {
 const withoutNulls = (fields: object): object =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 
-function requireShape<Schema extends TObject>(schema: Schema, fields: object): asserts fields is Static<Schema> {
+/** May throw the fault of an array's elements instead. */
+function faultOfShape(schema: TObject, fields: object): LancegateError {
   for (const [name, value] of Object.entries(fields)) {
     if (Array.isArray(value)) requireElements(schema.properties[name], name, value);
   }
-  if (Check(schema, fields)) return;
   const [first] = Errors(schema, fields);
-  throw invalidInput(first === undefined ? 'the body is malformed' : describe(first));
+  return invalidInput(first === undefined ? 'the body is malformed' : describe(first));
 }
 
 /** Of an array with a fault only that is looked at further: to look for all faults of a long one would keep every client waiting. */
 function requireElements(schema: Type.TSchema | undefined, name: string, value: readonly unknown[]): void {
   if (!Type.IsArray(schema)) return;
-  const { items, maxItems = Number.POSITIVE_INFINITY } = schema as Type.TArray & Type.TArrayOptions;
+  const { items } = schema;
+  const maxItems = 'maxItems' in schema ? Number(schema.maxItems) : Number.POSITIVE_INFINITY;
   if (value.length > maxItems) throw invalidInput(`${name} must not have more than ${maxItems} items`);
   const index = value.findIndex((element) => !Check(items, element));
   const [first] = index === -1 ? [] : Errors(items, value[index]);

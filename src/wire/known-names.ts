@@ -5,6 +5,7 @@
  */
 import Type, { type TSchema } from 'typebox';
 import { invalidInput } from '../kernel/errors.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 import { editDistance } from '../kernel/nearest-word.ts';
 import { markOf } from './client-fields.ts';
 
@@ -109,14 +110,13 @@ const plain = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, '
 
 /** Checks the names of `value`, and of the objects in it whose fields the schema has. */
 export function checkNames(schema: TSchema, value: unknown, at: string, check: NameCheck): void {
-  if (typeof value !== 'object' || value === null) return;
   if (Array.isArray(value)) {
     if (!Type.IsArray(schema)) return;
     for (const [index, item] of value.entries()) checkNames(schema.items, item, `${at}[${index}]`, check);
-  } else if (Type.IsObject(schema)) {
+  } else if (isObject(value) && Type.IsObject(schema)) {
     check(namesOf(value), schema.properties, at);
     for (const [name, inner] of Object.entries(schema.properties)) {
-      checkNames(inner, (value as Named)[name], at === '' ? name : `${at}.${name}`, check);
+      checkNames(inner, value[name], at === '' ? name : `${at}.${name}`, check);
     }
   }
 }

@@ -133,7 +133,7 @@ function columnsOf(value: unknown, readFilter: ReadFilter, check: NameCheck): re
 /** A path; or, of the LanceDB SDKs up to 0.29, a name with the SQL for its values. */
 function listedColumn(column: unknown, readFilter: ReadFilter): ResultColumn {
   if (!Array.isArray(column)) return pathColumn(column, column);
-  const [name, expression] = column as readonly unknown[];
+  const [name, expression]: readonly unknown[] = column;
   if (column.length === 2 && typeof name === 'string') return sqlColumn(name, expression, readFilter);
   throw invalidInput('columns: a list in it must be a name and the SQL for its values');
 }
@@ -217,13 +217,13 @@ function readVectors(value: unknown, check: NameCheck): readonly (readonly numbe
   const given = givenVectors(value, check);
   if (!Array.isArray(given)) throw invalidInput('vector must be an array of numbers, or of arrays of numbers');
   if (given.length === 0) return [];
-  const vectors = Array.isArray(given[0]) ? (given as unknown[]) : [given];
+  const vectors: readonly unknown[] = Array.isArray(given[0]) ? given : [given];
   if (vectors.length > limits.vectors) throw invalidInput(`vector: there are more than ${limits.vectors} vectors`);
   const read = vectors.map(readVector);
-  const length = read[0]!.length;
-  const other = read.find((vector) => vector.length !== length);
+  const [first] = read;
+  const other = read.find(({ length }) => length !== first?.length);
   if (other === undefined) return read;
-  throw invalidInput(`vector: one has ${length} numbers and another ${other.length}`);
+  throw invalidInput(`vector: one has ${first?.length} numbers and another ${other.length}`);
 }
 
 function givenVectors(value: unknown, check: NameCheck): unknown {
@@ -241,12 +241,12 @@ function readVector(value: unknown): readonly number[] {
   if (value.length === 0 || value.length > limits.dimension) {
     throw invalidInput(`vector: a vector has 1 to ${limits.dimension} numbers`);
   }
-  for (const [i, number] of value.entries()) requireFloat(number, `vector: number ${i + 1}`);
-  return value as number[];
+  return value.map((number: unknown, i) => requireFloat(number, `vector: number ${i + 1}`));
 }
 
 /** The engine searches with 32-bit floats. */
-function requireFloat(value: unknown, what: string): void {
+function requireFloat(value: unknown, what: string): number {
   if (typeof value !== 'number') throw invalidInput(`${what} is not a number`);
   if (!Number.isFinite(Math.fround(value))) throw invalidInput(`${what} is beyond a 32-bit float`);
+  return value;
 }

@@ -2,6 +2,7 @@ import { queueIsFull } from '../kernel/errors.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import { neverAborts } from '../kernel/read-write-lock.ts';
 import { reasonOf } from '../kernel/request-scope.ts';
+import { isSome } from '../kernel/some.ts';
 import { type TableLocks, writersOfTable } from '../table/table-locks.ts';
 import { Committer, type CommitterDeps } from './commit.ts';
 import type { CommitUnderWay } from './commit-under-way.ts';
@@ -184,10 +185,12 @@ class BranchQueue {
       const planned: Head | undefined = await last.planned;
       this.#overlaps = planned !== undefined;
       await before?.done;
-      const isFollowed: boolean = planned !== undefined && (await this.#isFollowed(last, planned));
-      if (!isFollowed) await last.done;
       before = last;
-      last = isFollowed ? this.#start(planned!, last) : undefined;
+      if (planned !== undefined && (await this.#isFollowed(last, planned))) last = this.#start(planned, last);
+      else {
+        await last.done;
+        last = undefined;
+      }
     }
   }
 
@@ -224,7 +227,7 @@ class BranchQueue {
   /** undefined if the next write is not for the table of the head. */
   #start(head: Head, before: CommitUnderWay | undefined): CommitUnderWay | undefined {
     const batch = this.#pending.takeBatch(head.tableId);
-    if (batch.length === 0) return undefined;
+    if (!isSome(batch)) return undefined;
     const startMs = performance.now();
     this.#underWay += batch.length;
     const commit = this.#committer.start(batch, head, before);

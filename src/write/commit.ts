@@ -15,6 +15,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { isOutcomeUnknown, LancegateError } from '../kernel/errors.ts';
 import { type Properties, showTable } from '../kernel/ids.ts';
 import { paired } from '../kernel/paired.ts';
+import { isSome, mapSome, type Some } from '../kernel/some.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
@@ -87,19 +88,19 @@ export class Committer {
   }
 
   /**
-   * Answers or refuses each of the `members`, of which there is at least one. All are of one kind. `before`: the commit that plans
-   * this head, of which each of them `canFollow`.
+   * Answers or refuses each of the `members`. All are of one kind. `before`: the commit that plans this head, of which each of
+   * them `canFollow`.
    */
-  start(members: readonly BatchMember[], head: Head, before?: CommitUnderWay): CommitUnderWay {
+  start(members: Some<BatchMember>, head: Head, before?: CommitUnderWay): CommitUnderWay {
     const underWay = new CommitUnderWay(before);
     void this.#run(members, head, underWay).finally(() => underWay.end());
     return underWay;
   }
 
   /** Never rejects. */
-  async #run(members: readonly BatchMember[], head: Head, underWay: CommitUnderWay): Promise<void> {
-    const requests = members.map(({ request }) => request);
-    const [{ request: first, batchKey }] = members as [BatchMember];
+  async #run(members: Some<BatchMember>, head: Head, underWay: CommitUnderWay): Promise<void> {
+    const requests = mapSome(members, ({ request }) => request);
+    const [{ request: first, batchKey }] = members;
     const batch = this.#kinds[first.kind].batch(requests, batchKey !== undefined);
     let isCommitted = false;
     try {
@@ -125,12 +126,12 @@ export class Committer {
 
   /** Commits the batch to the head, or to the next head each time that another program commits first. */
   async #commitToHead(
-    requests: readonly WriteRequest[],
+    requests: Some<WriteRequest>,
     batch: WriteBatch,
     newest: Head,
     underWay: CommitUnderWay,
   ): Promise<CommittedBatch> {
-    const { table, branch } = requests[0]!;
+    const { table, branch } = requests[0];
     const turn = underWay.turn(newest, () => this.#deps.recoveryMarks.beforeCommit(table, branch, newest.dataset));
     const first = { ...newest, turn };
     let outcome = await this.#inTurn(underWay, () => this.#attemptTwice(requests, batch, first, 1));
@@ -139,7 +140,7 @@ export class Committer {
     for (let attempt = 2; outcome === 'overtaken' && attempt <= 100; attempt++) {
       if (attempt > 2 || turn.follows === undefined) this.#deps.metrics.commitOvertaken();
       requireTime(requests);
-      head = await this.head(requests[0]!);
+      head = await this.head(requests[0]);
       outcome = await this.#attemptTwice(requests, batch, head, attempt);
       if (outcome !== 'overtaken') return { ...outcome, head, attempt };
     }
@@ -199,7 +200,7 @@ export class Committer {
     } catch (error) {
       if ((error instanceof FaultyPart || isFaultOfOne(error)) && (await isBehind(head).catch(() => false)))
         return 'overtaken';
-      if (isOutcomeUnknown(error)) this.#deps.recoveryMarks.doubt(requests[0]!.table.id, requests[0]!.branch);
+      if (isOutcomeUnknown(error)) this.#deps.recoveryMarks.doubt(requests[0].table.id, requests[0].branch);
       throw error;
     }
   }
@@ -238,12 +239,11 @@ export class Committer {
    * nothing is left of a commit when the lock is released.
    */
   async #countWhileSyncing(
-    [first]: readonly WriteRequest[],
+    [{ table, branch }]: Some<WriteRequest>,
     { numRows }: WriteBatch,
     { head, version, attempt: numAttempts, count }: CommittedBatch,
   ): Promise<CountsOfBatch> {
     const { metrics, recoveryMarks } = this.#deps;
-    const { table, branch } = first!;
     const syncing = metrics.writeStage('sync', () => recoveryMarks.afterCommit(table.id, branch, head.dataset));
     // Counting so many takes less time than a busy event loop takes to come back.
     const counting = numRows <= 500 ? count() : setImmediate().then(count);
@@ -273,7 +273,7 @@ export class Committer {
     }
   }
 
-  #measure(requests: readonly WriteRequest[], made: CommittedBatch, countedBy: CountsOfBatch['by']): void {
+  #measure(requests: Some<WriteRequest>, made: CommittedBatch, countedBy: CountsOfBatch['by']): void {
     const { version, head, surplusRows } = made;
     if (version === head.version) return;
     const { metrics, logger } = this.#deps;
@@ -281,7 +281,7 @@ export class Committer {
     if (countedBy !== undefined) metrics.countsTaken(countedBy);
     if (surplusRows === 0 || this.#hasWarned) return;
     this.#hasWarned = true; // the program that doubles keys does it again and again
-    const { table, branch } = requests[0]!;
+    const { table, branch } = requests[0];
     const name = { table: showTable(table.ref), branch: branch ?? 'main' };
     logger.warn({ ...name, surplusRows }, 'keys had several rows, and an upsert left one of each');
   }
@@ -301,11 +301,12 @@ export class Committer {
   }
 
   /** The write at fault, and no other. Where none is known to be, each is committed by itself. */
-  async #refuse(members: readonly BatchMember[], error: unknown): Promise<void> {
+  async #refuse(members: Some<BatchMember>, error: unknown): Promise<void> {
     const isAlone = members.length === 1;
     if (error instanceof FaultyPart && !isAlone) {
       members[error.part]?.reject(error);
-      await this.#commitAgain(members.filter((_, index) => index !== error.part));
+      const others = members.filter((_, index) => index !== error.part);
+      if (isSome(others)) await this.#commitAgain(others);
     } else if (isAlone || !isFaultOfOne(error)) {
       for (const { reject } of members) reject(error);
     } else {
@@ -313,16 +314,16 @@ export class Committer {
     }
   }
 
-  async #commitAgain(members: readonly BatchMember[]): Promise<void> {
+  async #commitAgain(members: Some<BatchMember>): Promise<void> {
     try {
-      await this.start(members, await this.head(members[0]!.request)).done;
+      await this.start(members, await this.head(members[0].request)).done;
     } catch (error) {
       for (const { reject } of members) reject(error);
     }
   }
 }
 
-type Attempt = [requests: readonly WriteRequest[], batch: WriteBatch, head: Head, attempt: number];
+type Attempt = [requests: Some<WriteRequest>, batch: WriteBatch, head: Head, attempt: number];
 
 /** A batch that was committed to the head. */
 interface CommittedBatch extends Committed {

@@ -13,6 +13,7 @@ import type { MergeTotals } from '../engine/port/shadow.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties, TableId, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { Some } from '../kernel/some.ts';
 import type { CountsSource } from '../telemetry/metrics.ts';
 
 /** A write that was received and checked, and waits for the branch's lock. */
@@ -101,7 +102,7 @@ export interface WriteBatch {
 /** How writes of one kind get into a branch. */
 export interface WriteKind<Request extends WriteRequest> {
   /** `isShared`: the batch key of the requests is not undefined. */
-  batch(requests: readonly Request[], isShared: boolean): WriteBatch;
+  batch(requests: Some<Request>, isShared: boolean): WriteBatch;
   /** Batches of writes that may share a commit can have a head that is planned only. Where one cannot after all, it is `overtaken`. */
   readonly canFollow?: boolean;
   /** Frees what only makes the next commit to the branch cheaper, where the kind keeps any. */
@@ -149,6 +150,7 @@ export function requireTime(requests: readonly Pick<WriteRequest, 'scope'>[]): v
 
 /** undefined where one of the writes has no deadline. */
 export function longestTime(requests: readonly Pick<WriteRequest, 'scope'>[]): number | undefined {
-  const times = requests.map(({ scope }) => scope.remainingMs());
-  return times.includes(undefined) ? undefined : Math.max(...(times as number[]));
+  const times = requests.map(({ scope }) => scope.remainingMs() ?? Number.POSITIVE_INFINITY);
+  const longest = Math.max(...times);
+  return longest === Number.POSITIVE_INFINITY ? undefined : longest;
 }

@@ -19,7 +19,10 @@ export const lookAtDatabase: Look = async ({ config, context }) => {
   if (config.catalogUrl === undefined) return ok(`none: the catalog is a file in ${config.dataFolder}`);
   const askedMs = context.clock.nowMs();
   try {
-    const { name, serverVersion, nowMs, isStandby, pendingMigrations } = await context.probes.database(config);
+    const { name, serverVersion, nowMs, isStandby, pendingMigrations } = await context.probes.database(
+      config.catalogUrl,
+      config,
+    );
     const said = `${plain(name)} answers, PostgreSQL ${plain(serverVersion)}`;
     if (isStandby) return failed(`${said}; it is a standby, which refuses writes`, 'name the primary by --catalog');
     const schema = pendingMigrations === 0 ? '' : `; a start changes its schema (${pendingMigrations} steps)`;

@@ -147,10 +147,11 @@ export const addColumnsRoute: Offer<typeof addColumns> = {
   make: addColumns,
   routeTo(operation) {
     const route = addByExpression.routeTo(operation);
-    const description = route.description!;
+    const { description } = route;
+    const bodies = { ...description?.bodies, [arrowStreamType]: ArrowStream };
     return {
       ...route,
-      description: { ...description, bodies: { ...description.bodies, [arrowStreamType]: ArrowStream } },
+      ...(description && { description: { ...description, bodies } }),
       prepare: (input) => (isArrow(input) ? addBySchema(operation, input) : route.prepare(input)),
     };
   },

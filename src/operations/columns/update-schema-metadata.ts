@@ -4,7 +4,7 @@ import { repeatOf, writeAnswer } from '../../endpoint/json-route.ts';
 import { jsonAnswer, type Offer } from '../../endpoint/route.ts';
 import type { Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { isObject } from '../../kernel/json-bounds.ts';
+import { areTexts, isObject } from '../../kernel/json-bounds.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import { parseJson, StringMap } from '../../wire/json-body.ts';
 import { authorized, type ColumnCommand, type ColumnDeps, requireFewTexts } from './change-columns.ts';
@@ -34,9 +34,6 @@ function parseSchemaMetadata(text: string): Readonly<Record<string, string>> {
   requireFewTexts(value, 'the body');
   return value;
 }
-
-const areTexts = (values: Readonly<Record<string, unknown>>): values is Readonly<Record<string, string>> =>
-  Object.values(values).every((each) => typeof each === 'string');
 
 const schemaMetadataPath = '/v1/table/:id/schema_metadata/update';
 

@@ -63,14 +63,8 @@ export function requireSameIndex({ index_name: given }: Static<typeof IndexNameB
 
 type IndexBody = Static<typeof CreateIndexBody>;
 
-const scalarTypes: readonly string[] = ['BTREE', 'BITMAP', 'LABEL_LIST', 'FM'] satisfies ScalarIndexType[];
-const vectorTypes: readonly string[] = [
-  'IVF_FLAT',
-  'IVF_PQ',
-  'IVF_RQ',
-  'IVF_HNSW_PQ',
-  'IVF_HNSW_SQ',
-] satisfies VectorIndexType[];
+const scalarTypes: readonly ScalarIndexType[] = ['BTREE', 'BITMAP', 'LABEL_LIST', 'FM'];
+const vectorTypes: readonly VectorIndexType[] = ['IVF_FLAT', 'IVF_PQ', 'IVF_RQ', 'IVF_HNSW_PQ', 'IVF_HNSW_SQ'];
 /** Lance has them, and its binding for this service has not. */
 const unsupportedTypes = ['IVF_SQ', 'IVF_HNSW_FLAT', 'ZONEMAP', 'NGRAM', 'BLOOM_FILTER', 'RTREE'];
 
@@ -78,16 +72,18 @@ const unsupportedTypes = ['IVF_SQ', 'IVF_HNSW_FLAT', 'ZONEMAP', 'NGRAM', 'BLOOM_
 export function parseIndexOptions(body: IndexBody, isScalar: boolean): IndexOptions {
   const type = body.index_type.toUpperCase();
   if (type === 'FTS' || type === 'INVERTED') return { type: 'FTS', text: textOptions(body) };
-  if (scalarTypes.includes(type)) return { type: type as ScalarIndexType };
+  const scalarType = scalarTypes.find((known) => known === type);
+  if (scalarType !== undefined) return { type: scalarType };
   if (unsupportedTypes.includes(type)) {
     throw new LancegateError('Unsupported', `index_type: this service cannot build an index of type ${type}`);
   }
-  if (!vectorTypes.includes(type)) {
+  const vectorType = vectorTypes.find((known) => known === type);
+  if (vectorType === undefined) {
     const known = [...scalarTypes, 'FTS', ...(isScalar ? [] : vectorTypes)];
     throw invalidInput(`index_type: it must be one of ${known.join(', ')}`);
   }
   if (isScalar) throw invalidInput(`index_type: ${type} is an index of vectors; use create_index`);
-  return { type: type as VectorIndexType, vector: vectorOptions(type as VectorIndexType, body) };
+  return { type: vectorType, vector: vectorOptions(vectorType, body) };
 }
 
 function vectorOptions(type: VectorIndexType, body: IndexBody): VectorOptions {

@@ -3,7 +3,8 @@ import Type, { type TObject } from 'typebox';
 import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import type { Action } from '../../auth/policy/actions.ts';
 import type { FiledStep } from '../../change/change-request.ts';
-import { invalidInput } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { parseJson, readFields } from '../../wire/json-body.ts';
 import { checkNames, type NameCheck } from '../../wire/known-names.ts';
 import { type ReadFilter, readMergeParameters } from '../../wire/merge-parameters.ts';
@@ -107,7 +108,7 @@ const kinds: Kinds = {
             kind: 'add_columns',
             columns: readNewColumns(read(AddColumnsBody, fields, readers), readers.readFilter),
           },
-    stepOf: (does, source, schema) => checked(additionOf('source' in does ? source! : does.columns), schema),
+    stepOf: (does, source, schema) => checked(additionOf('source' in does ? received(source) : does.columns), schema),
   },
   alter_columns: {
     action: 'AlterTableAlterColumns',
@@ -147,6 +148,12 @@ export function kindOf<Does extends TransactOperation>(does: Does): OperationKin
 /** Of every kind. */
 export const operationActions: readonly Action[] = Object.values(kinds).map(({ action }) => action);
 
+/** The source of an operation that has one. */
+export function received(source: IpcChunk | undefined): IpcChunk {
+  if (source === undefined) throw new LancegateError('Internal', 'an operation came before its source');
+  return source;
+}
+
 function checked({ step, check }: CheckedColumnStep, schema: Schema): FiledStep {
   check(schema);
   return step;
@@ -169,7 +176,7 @@ function readWhat(value: unknown, readers: OperationReaders): TransactOperation 
   const { operation } = readFields(Type.Object({ operation: Type.String() }), value, 'it');
   const kind = Object.entries(kinds).find(([name]) => name === operation)?.[1];
   if (kind === undefined) throw invalidInput(`operation must be one of ${Object.keys(kinds).join(', ')}`);
-  const { operation: _, ...fields } = value as Readonly<Record<string, unknown>>;
+  const { operation: _, ...fields } = isObject(value) ? value : {};
   return kind.read(fields, readers);
 }
 

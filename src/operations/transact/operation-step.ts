@@ -19,7 +19,7 @@ import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { requireFewNested, requireFit } from '../../merge/request.ts';
 import { readSourceKeys } from '../../merge/source-keys.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
-import { kindOf } from './operation-kinds.ts';
+import { kindOf, received } from './operation-kinds.ts';
 import { type NamedOperation, ofOperation, sourceOf, type TransactOperation } from './transact-command.ts';
 
 interface StepDeps {
@@ -94,8 +94,9 @@ export class PlannedOperation implements ComputedStep {
   }
 
   async #merge(shadow: Shadow, does: MergeOperation, found: TableColumns, limits: ChangeLimits): Promise<StepTotals> {
-    const isReady = this.#ready !== undefined && isDeepStrictEqual(this.#ready.schema, found.schema);
-    const { merge } = isReady ? this.#ready! : await this.#readyMerge(does, found);
+    const ready = this.#ready;
+    const isReady = ready !== undefined && isDeepStrictEqual(ready.schema, found.schema);
+    const { merge } = isReady ? ready : await this.#readyMerge(does, found);
     const sent = new Batch([merge], false, this.#deps.keyHasher);
     if (sent.changesNothing) return nothing;
     const batch = await completeBatch(sent, (columns, where) => shadow.select(columns, where, limits));
@@ -109,14 +110,14 @@ export class PlannedOperation implements ComputedStep {
     const chunk = this.#fitting(does, found);
     requireFewNested(chunk, on);
     const rows = await readSourceKeys(chunk, on, flags, keyHasher);
-    const absent = fieldsToKeep(this.#chunk!.schema, found.schema, flags);
+    const absent = fieldsToKeep(received(this.#chunk).schema, found.schema, flags);
     const spec = { ...flags, useIndex: false };
     return { schema: found.schema, merge: { branch, scope, on, spec, absent, ...rows } };
   }
 
   /** The rows, laid out as the columns that they go into. Of malformed values the engine might store a part. */
   #fitting(does: TransactOperation, { schema, file }: TableColumns): IpcChunk {
-    const chunk = this.#chunk!;
+    const chunk = received(this.#chunk);
     requireSourceFits(does, chunk.schema, schema);
     const more = nullBytesPerRow(chunk.schema, schema) - this.#nullBytesPerRow;
     // For columns that operations before it add, no memory was reserved.
