@@ -1,17 +1,13 @@
-/** `lancegate arrow`: rows as text, or an Arrow file, as an Arrow IPC stream. It holds its input in memory. */
-import { resolve } from 'node:path';
-import { RecordBatchStreamWriter } from 'apache-arrow';
+/** `lancegate arrow`: the rows of a file as an Arrow IPC stream. It holds them, so nothing is written before all are known to be right. */
 import type { Field } from '../arrow/schema/schema.ts';
 import { optional } from '../config/options.ts';
 import { listOf, type ValueType } from '../config/value-types.ts';
-import { LancegateError } from '../kernel/errors.ts';
-import { formatOf } from '../load/input-file.ts';
-import type { RowFormat } from '../rows/answer-form.ts';
+import { messagesOfFile } from '../load/messages-of-file.ts';
+import { streamOf } from '../load/row-messages.ts';
 import { columnOfType, columnTypeNames } from '../rows/bodies/column-type.ts';
-import { RowConversion } from '../rows/bodies/row-conversion.ts';
-import { readArrow } from './arrow-input.ts';
-import { type CliContext, CliError, type Command, UsageError, write } from './command.ts';
+import { type Command, write } from './command.ts';
 import { readCommandLine } from './command-line.ts';
+import { inputOf } from './remote/load-run.ts';
 
 export const typeAssignment: ValueType<Field> = {
   placeholder: 'COLUMN=TYPE',
@@ -35,45 +31,16 @@ const options = {
 export const arrowCommand: Command = {
   name: 'arrow',
   positionals: 'FILE',
-  summary: 'Converts JSON, newline-delimited JSON, CSV or an Arrow file into an Arrow IPC stream. FILE may be `-`.',
+  summary:
+    'Converts a file of JSON, newline-delimited JSON, CSV, Arrow or Parquet into an Arrow IPC stream. FILE may be `-`.',
   options: Object.values(options),
 
   async run(args, context) {
     const line = readCommandLine({ options, settingNames: [], positionals: ['FILE'] }, args, context);
-    const file = line.positionals[0]!;
-    const input = await readInput(file, context);
-    for await (const bytes of arrowOf(input, file, line.options.types)) await write(context.stdout, bytes);
+    await using input = await inputOf(line.positionals[0]!, { format: undefined }, context);
+    const messages: Uint8Array[] = [];
+    for await (const { bytes } of messagesOfFile(input, { types: line.options.types }))
+      messages.push(Buffer.from(bytes));
+    await write(context.stdout, streamOf(messages));
   },
 };
-
-async function readInput(file: string, context: CliContext): Promise<Buffer> {
-  if (file === '-') return Buffer.concat(await Array.fromAsync(context.stdin));
-  try {
-    return context.readFile(resolve(context.cwd, file));
-  } catch (error) {
-    throw new CliError(`cannot read ${file}: ${error instanceof Error ? error.message : error}`, { cause: error });
-  }
-}
-
-function arrowOf(input: Buffer, file: string, types: readonly Field[] | undefined): AsyncIterable<Uint8Array> {
-  const format = formatOf(input, file);
-  if (format === 'parquet') throw new CliError(`${file} is a Parquet file, which this command does not read`);
-  if (format !== 'arrow') return converted(input, format, types ?? []);
-  if (types) throw new UsageError(['--types does not apply to Arrow data, which has its own']);
-  const { schema, batches } = readArrow(input);
-  const writer = new RecordBatchStreamWriter();
-  writer.reset(undefined, schema);
-  for (const batch of batches) writer.write(batch);
-  return writer.finish();
-}
-
-/** Nothing is written before all rows are known to be right. */
-async function* converted(input: Buffer, format: RowFormat, types: readonly Field[]): AsyncGenerator<Uint8Array> {
-  const conversion = new RowConversion({ format, given: new Map(types.map((field) => [field.name, field])) });
-  try {
-    const parts = [...(await Array.fromAsync(conversion.add(input))), ...(await Array.fromAsync(conversion.end()))];
-    yield* parts;
-  } catch (error) {
-    throw error instanceof LancegateError ? new CliError(error.message, { cause: error }) : error;
-  }
-}

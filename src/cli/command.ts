@@ -5,6 +5,7 @@ import type { Machine } from '../config/fit-defaults.ts';
 import type { Option } from '../config/options.ts';
 import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { codeOf } from '../kernel/errors.ts';
 import type { Probes } from './probes.ts';
 
 interface CommandWords {
@@ -82,6 +83,18 @@ export interface CliContext {
   readonly onStopSignal: (listener: () => void) => void;
   /** Calls `listener` for each SIGHUP from now on, which then does not end the process. */
   readonly onReloadSignal: (listener: () => void) => void;
+}
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  EACCES: 'this user may not read it',
+  EISDIR: 'it is a folder',
+};
+
+/** Of a file that the caller named. */
+export function unreadable(file: string, error: unknown): CliError {
+  const reason = reasons[codeOf(error) ?? ''] ?? (error instanceof Error ? error.message : error);
+  return new CliError(`${file} cannot be read: ${reason}`, { cause: error });
 }
 
 /** Resolves when the data is out, so that the process may end afterwards. */

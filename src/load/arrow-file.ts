@@ -37,6 +37,9 @@ interface SentRows {
   readonly messages: AsyncIterable<SentMessage>;
 }
 
+/** Some writers align by four bytes; all that is sent is written anew. */
+const messageOfFile = (metadata: Buffer): Message => readMessage(metadata, 4);
+
 /** `InvalidInput` says which batch or dictionary is at fault. */
 export async function* messagesOfArrow(input: Pick<InputFile, 'path' | 'pieces'>): AsyncGenerator<RowMessage> {
   await using handle = input.path === undefined ? undefined : await open(input.path);
@@ -79,7 +82,7 @@ async function nextOfStream(pieces: PieceReader, prefix: Buffer): Promise<SentMe
   if (prefix.length === 0 || prefix.equals(endMarker)) return undefined;
   if (prefix.length < prefixBytes || prefix.readInt32LE(0) !== continuation)
     throw invalidInput('no message begins where the next one should');
-  const message = readMessage(await pieces.takeAll(prefix.readUInt32LE(4)));
+  const message = messageOfFile(await pieces.takeAll(prefix.readUInt32LE(4)));
   return { ...message, body: await pieces.takeAll(message.bodyLength) };
 }
 
@@ -109,7 +112,7 @@ async function rowsOfFile(bytes: FileBytes): Promise<SentRows> {
   if (!behind.subarray(4).equals(magicAtEnd)) throw invalidInput('the file has no footer at its end: it is not whole');
   const length = behind.readUInt32LE(0) + bytesBehind;
   if (length > bytes.length) throw invalidInput('the footer lies outside the file');
-  const { schema, dictionaries, batches } = readFooter(await bytes.read(bytes.length - length, length));
+  const { schema, dictionaries, batches } = readFooter(await bytes.read(bytes.length - length, length), 4);
   return { schema, messages: listed(bytes, [...dictionaries, ...batches]) };
 }
 
@@ -118,7 +121,7 @@ async function* listed({ length, read }: FileBytes, blocks: readonly Block[]): A
     const end = offset + metaLength + bodyLength;
     if (metaLength < prefixBytes || end > length) throw invalidInput('the footer says that it lies outside the file');
     const head = await read(offset, metaLength);
-    const message = readMessage(head.subarray(head.readInt32LE(0) === continuation ? prefixBytes : 4));
+    const message = messageOfFile(head.subarray(head.readInt32LE(0) === continuation ? prefixBytes : 4));
     if (message.bodyLength !== bodyLength) throw invalidInput('the footer says another length of it');
     yield { ...message, body: await read(offset + metaLength, bodyLength), readShare: end / length };
   }

@@ -102,8 +102,8 @@ test('what is not rows is refused with its position', async () => {
   assert.match(await refusal('[1]'), /row 1: an object is expected here/);
   assert.match(await refusal('{"a":1}\n{"a"'), /line 2 is not JSON/);
   assert.match(await refusal('id,zip\n1\n'), /line 2: it has 1 cell, and there are 2 columns/);
-  assert.match(await refusal(Buffer.from('PAR1')), /is a Parquet file/);
-  assert.match(await refusal(Buffer.from('ARROW1\0\0nonsense')), /the Arrow data cannot be read/);
+  assert.match(await refusal(Buffer.from('PAR1')), /Parquet has its footer at the end: a file is needed, not a pipe/);
+  assert.match(await refusal(Buffer.from('ARROW1\0\0nonsense')), /the file has no footer at its end: it is not whole/);
 });
 
 test('an Arrow file becomes a stream of the same batches and types', async () => {
@@ -114,6 +114,13 @@ test('an Arrow file becomes a stream of the same batches and types', async () =>
   assert.deepEqual(types(after), types(before));
   assert.deepEqual(after.getChild('delay')!.toArray(), before.getChild('delay')!.toArray());
   assert.equal(stdout.readInt32LE(0), -1);
+});
+
+test('compressed Arrow and Parquet become streams that any reader takes', async () => {
+  for (const [file, count] of Object.entries({ 'lz4-100-rows.feather': 100, 'lists-across-pages.parquet': 130_000 })) {
+    const { stdout, stderr } = await runInProcess(['arrow', `test/fixtures/pyarrow/${file}`]);
+    assert.equal(tableFromIPC(stdout).numRows, count, stderr);
+  }
 });
 
 test('rows beyond one batch are all there', async () => {
@@ -127,7 +134,7 @@ test('an Arrow file with a dictionary keeps it, and takes no --types', async () 
   const table = await convert(Buffer.from(tableToIPC(source, 'file')));
   assert.deepEqual(types(table), { city: 'Dictionary<Int32, Utf8>', n: 'Int32' });
   assert.deepEqual(rows(table).at(-1), { city: 'x', n: 3 });
-  assert.match(await refusal(Buffer.from(tableToIPC(source)), '--types', 'n=int64'), /does not apply to Arrow/);
+  assert.match(await refusal(Buffer.from(tableToIPC(source)), '--types', 'n=int64'), /--types applies to text/);
 });
 
 test('real files: the rows of each are there', async () => {
@@ -143,5 +150,5 @@ test('real files: the rows of each are there', async () => {
 test('a file that is not there is named', async () => {
   const { code, stderr } = await runInProcess(['arrow', 'nowhere.json']);
   assert.equal(code, 1);
-  assert.match(stderr, /^lancegate: cannot read nowhere\.json: /);
+  assert.match(stderr, /^lancegate: nowhere\.json cannot be read: there is no such file\n$/);
 });

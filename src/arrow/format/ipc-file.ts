@@ -46,13 +46,13 @@ function readBlocks(footer: FlatTable, field: number): Block[] {
 }
 
 /** Throws `InvalidInput` for bytes that are no IPC file. The blocks are as the footer says, unchecked. */
-export function readFooter(file: Uint8Array): Blocks & { readonly schema: FlatTable } {
+export function readFooter(file: Uint8Array, alignment?: 4 | 8): Blocks & { readonly schema: FlatTable } {
   const bytes = asBuffer(file);
   const end = bytes.length - magicAtEnd.length - 4;
   if (end < 8 || !bytes.subarray(end + 4).equals(magicAtEnd)) throw invalidInput('not an Arrow IPC file');
   const footerLength = bytes.readInt32LE(end);
   if (footerLength < 8 || footerLength > end) throw invalidInput('the footer lies outside the Arrow IPC file');
-  const footer = FlatTable.root(bytes.subarray(end - footerLength, end));
+  const footer = FlatTable.root(bytes.subarray(end - footerLength, end), alignment);
   const schema = footer.table(1);
   if (schema === undefined) throw invalidInput('the Arrow IPC file has no schema');
   return { schema, dictionaries: readBlocks(footer, 2), batches: readBlocks(footer, 3) };

@@ -31,11 +31,13 @@ export class FlatTable {
   readonly bytes: Buffer;
   /** Where the table itself lies: what a copy of `bytes` elsewhere needs to point at it. */
   readonly at: number;
+  /** Of the elements of vectors; the engine wants that of their widths, and some writers of files align by four. */
+  readonly #alignment: 4 | 8;
   readonly #size: number;
   readonly #vtable: number;
   readonly #vtableSize: number;
 
-  constructor(bytes: Buffer, at: number) {
+  constructor(bytes: Buffer, at: number, alignment: 4 | 8 = 8) {
     requireInside(bytes, at, 4, 'a table');
     if (at % 4 !== 0) throw malformed('a table is misaligned');
     const vtable = at - bytes.readInt32LE(at);
@@ -47,13 +49,14 @@ export class FlatTable {
     requireInside(bytes, at, size, 'a table');
     this.bytes = bytes;
     this.at = at;
+    this.#alignment = alignment;
     this.#size = size;
     this.#vtable = vtable;
     this.#vtableSize = vtableSize;
   }
 
-  static root(bytes: Buffer): FlatTable {
-    return new FlatTable(bytes, follow(bytes, 0, 'the root table'));
+  static root(bytes: Buffer, alignment?: 4 | 8): FlatTable {
+    return new FlatTable(bytes, follow(bytes, 0, 'the root table'), alignment);
   }
 
   uint8(field: number): number {
@@ -90,7 +93,7 @@ export class FlatTable {
 
   table(field: number): FlatTable | undefined {
     const at = this.#positionOf(field, 4);
-    return at === undefined ? undefined : new FlatTable(this.bytes, follow(this.bytes, at, 'a table'));
+    return at === undefined ? undefined : this.#below(at);
   }
 
   vector(field: number, elementBytes: number): FlatVector {
@@ -100,13 +103,18 @@ export class FlatTable {
     const length = this.bytes.readUInt32LE(start);
     requireInside(this.bytes, start + 4, length * elementBytes, 'a vector');
     // A writer aligns the elements, so what is empty may lie anywhere: pyarrow's buffers of columns that have none.
-    if (length > 0 && elementBytes >= 8 && (start + 4) % 8 !== 0) throw malformed('a vector is misaligned');
+    if (length > 0 && elementBytes >= 8 && (start + 4) % this.#alignment !== 0)
+      throw malformed('a vector is misaligned');
     return { at: start + 4, length };
   }
 
   *tables(field: number): IterableIterator<FlatTable> {
     const { at, length } = this.vector(field, 4);
-    for (let i = 0; i < length; i++) yield new FlatTable(this.bytes, follow(this.bytes, at + 4 * i, 'a table'));
+    for (let i = 0; i < length; i++) yield this.#below(at + 4 * i);
+  }
+
+  #below(at: number): FlatTable {
+    return new FlatTable(this.bytes, follow(this.bytes, at, 'a table'), this.#alignment);
   }
 
   text(field: number): string | undefined {
@@ -159,8 +167,8 @@ export interface Message {
 }
 
 /** `metadata` is the flatbuffer behind the eight bytes of the prefix. Throws `InvalidInput`. */
-export function readMessage(metadata: Buffer): Message {
-  const message = FlatTable.root(metadata);
+export function readMessage(metadata: Buffer, alignment?: 4 | 8): Message {
+  const message = FlatTable.root(metadata, alignment);
   const version = message.int16(0);
   if (version !== metadataV5) throw invalidInput(`metadata version V${version + 1} is not supported; V5 is wanted`);
   const number = message.uint8(1);

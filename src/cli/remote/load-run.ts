@@ -14,7 +14,7 @@ import { Progress } from '../../load/progress.ts';
 import { untilAnswered } from '../../load/retries.ts';
 import { schemaOfMessage, streamOf } from '../../load/row-messages.ts';
 import { arrowStreamType } from '../../rows/answer-form.ts';
-import { type CliContext, CliError } from '../command.ts';
+import { type CliContext, CliError, unreadable } from '../command.ts';
 import { LoadTarget } from './load-target.ts';
 import type { PrintedRow } from './printed-rows.ts';
 import { type ServiceClient, ServiceRefusal, ServiceSilent } from './service-client.ts';
@@ -25,8 +25,8 @@ export type LoadMode =
   | { readonly kind: 'append' | 'replace' };
 
 export const inputOf = (name: string, said: SaidOfFile, { cwd, stdin }: CliContext): Promise<InputFile> =>
-  openInput({ name, path: name === '-' ? undefined : resolve(cwd, name), stdin, ...said }).catch((cause: Error) => {
-    throw new CliError(`${name} cannot be read: ${cause.message}`, { cause });
+  openInput({ name, path: name === '-' ? undefined : resolve(cwd, name), stdin, ...said }).catch((cause: unknown) => {
+    throw unreadable(name, cause);
   });
 
 interface LoadParts {
