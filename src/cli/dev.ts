@@ -6,9 +6,11 @@ import { ApiKeyStore } from '../auth/tokens/api-keys.ts';
 import { withDefault } from '../config/options.ts';
 import type { Config } from '../config/settings.ts';
 import { boolean, dayMs } from '../config/value-types.ts';
-import { type CliContext, CliError, type Command, write } from './command.ts';
+import { type CliContext, type Command, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
 import { firstSteps, samplePath, sampleTable } from './first-steps.ts';
+import { ServiceClient } from './remote/service-client.ts';
+import { tableRoute } from './remote/table-commands.ts';
 import { type StartService, serveUntilStopped } from './serve.ts';
 
 const options = {
@@ -58,10 +60,6 @@ async function makeKey(config: Config, validMs: number, { clock, openCredentials
 }
 
 async function loadSample(url: string, key: string, context: CliContext): Promise<void> {
-  const answer = await fetch(`${url}/v1/table/${sampleTable}/create?mode=exist_ok`, {
-    method: 'POST',
-    headers: { 'x-api-key': key, 'content-type': 'application/x-ndjson' },
-    body: context.readFile(samplePath(context)),
-  });
-  if (!answer.ok) throw new CliError(`the sample was not loaded: ${answer.status} ${await answer.text()}`);
+  const content = { type: 'application/x-ndjson', bytes: Uint8Array.from(context.readFile(samplePath(context))) };
+  await new ServiceClient(url, async () => key).ask(`${tableRoute(sampleTable, 'create')}?mode=exist_ok`, { content });
 }

@@ -208,7 +208,6 @@ describe('commands that ask a service', () => {
           ['tables', '--url', otherUrl, '--key', key],
           /^lancegate: what answers at \S+ is no lancegate service.*404\)\n$/,
         ],
-        [['tables', '--url', 'http://127.0.0.1:9', '--key', key], /^lancegate: no service answers at .*\n$/],
         [
           ['tables', '--url', url.replace('http:', 'https:'), '--key', key],
           /^lancegate: what answers at https:.* speaks no TLS; is it http:.*\n$/,
@@ -236,6 +235,25 @@ describe('commands that ask a service', () => {
         assert.deepEqual([code, stdout.toString()], [1, ''], stderr);
         assert.match(stderr, expected);
         assert.ok(!stderr.includes('wrong-secret') && !stderr.includes(key));
+      }
+    });
+
+    test('that cannot be asked is named with the reason, and none of another machine gets a token of the folder (P9)', async () => {
+      const gone = createServer().listen(0);
+      const goneUrl = `http://127.0.0.1:${(gone.address() as AddressInfo).port}`;
+      gone.close();
+      for (const [args, expected] of [
+        [['--url', goneUrl, '--key', key], /^lancegate: no service answers at .*: the connection was refused\n$/],
+        [
+          ['--url', 'http://127.0.0.1:1', '--key', key],
+          /^lancegate: the port of http:\S+ is one that fetch.*--port\n$/,
+        ],
+        [['--url', url, '--credential-file', '/gone'], /^lancegate: \/gone cannot be read: there is no such file\n$/],
+        [['--url', url.replace('127.0.0.1', '127.0.0.2')], /^lancegate: the service needs a credential: --key.*\n$/],
+      ] as const) {
+        const { code, stderr } = await run(['tables', '--data', data, ...args]);
+        assert.equal(code, 1);
+        assert.match(stderr, expected);
       }
     });
 

@@ -5,7 +5,7 @@ import { type OptionValues, optional } from '../../config/options.ts';
 import { type Config, settings } from '../../config/settings.ts';
 import { httpUrl, path, secret } from '../../config/value-types.ts';
 import { errorCatalogue } from '../../kernel/errors.ts';
-import { type CliContext, CliError } from '../command.ts';
+import { type CliContext, CliError, unreadable } from '../command.ts';
 import { credentialSettings } from '../command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
 
@@ -16,7 +16,7 @@ export const serviceOptions = {
   }),
   key: optional(secret, {
     flag: 'key',
-    doc: 'API key or access token. Better in `LANCEGATE_KEY` or a file: other users of the machine can see a flag. Without any, the command mints a token of the own issuer of the data folder.',
+    doc: 'API key or access token. Better in `LANCEGATE_KEY` or a file: other users of the machine can see a flag. Without any, the command mints a token of the own issuer of the data folder, for a service of this machine.',
   }),
   credentialFile: optional(path, { flag: 'credential-file', doc: 'File with an API key or access token.' }),
 };
@@ -92,8 +92,7 @@ export class ServiceClient {
     // The type of `fetch` does not know that a stream of bytes can be a body (undici's documentation).
     const request = { method, headers: given, duplex: 'half', ...(body !== undefined && { body }) } as RequestInit;
     const response = await fetch(`${base}${route}`, request).catch((cause: unknown) => {
-      if (codeOf(cause) === 'ERR_SSL_WRONG_VERSION_NUMBER') throw this.#speaksNoTls(cause);
-      throw new ServiceSilent(`no service answers at ${this.url}: ${reasonOf(cause)}`, { cause });
+      throw this.#notReached(cause);
     });
     if (!response.ok) throw await this.#refusal(response);
     return response;
@@ -124,9 +123,17 @@ export class ServiceClient {
     return new ServiceRefusal(`${error.replace(/\.$/, '')}${next} (${response.status}, request ${request})`, response);
   }
 
-  /** To wait helps no one, and what `fetch` says names lines of C. */
-  #speaksNoTls(cause: unknown): CliError {
-    return new CliError(`what answers at ${this.url} speaks no TLS; is it http:// in place of https://?`, { cause });
+  /** `ServiceSilent` only where to wait may help. What `fetch` says of TLS names lines of C. */
+  #notReached(cause: unknown): CliError {
+    if (codeOf(cause) === 'ERR_SSL_WRONG_VERSION_NUMBER')
+      return new CliError(`what answers at ${this.url} speaks no TLS; is it http:// in place of https://?`, { cause });
+    if (causeOf(cause).message === 'bad port')
+      return new CliError(
+        `the port of ${this.url} is one that fetch, and every browser, refuses (https://fetch.spec.whatwg.org/#port-blocking); ` +
+          'start the service with another --port',
+        { cause },
+      );
+    return new ServiceSilent(`no service answers at ${this.url}: ${reasonOf(cause)}`, { cause });
   }
 
   #isNoService(response: Response): ServiceRefusal {
@@ -167,22 +174,39 @@ function announcedUrl(running: RunningService | undefined, { dataFolder }: Confi
   );
 }
 
+/** A token of the data folder opens its service, so no other one gets to see it. */
+function isOfThisMachine(url: string | undefined, running: RunningService | undefined): boolean {
+  if (url === undefined) return true;
+  const { hostname, origin } = new URL(url);
+  return ['localhost', '127.0.0.1', '[::1]'].includes(hostname) || origin === running?.url;
+}
+
 function credentialOf(
-  { key, credentialFile }: ServiceGiven,
+  { url, key, credentialFile }: ServiceGiven,
   running: RunningService | undefined,
   config: Config,
   context: CliContext,
 ): () => Promise<string> {
   if (key !== undefined) return async () => key;
   if (credentialFile !== undefined) {
-    const read = context.readFile(credentialFile).toString('utf8').trim();
+    const read = credentialIn(credentialFile, context);
     return async () => read;
   }
-  const hasIssuer = config.catalogUrl !== undefined || context.fileExists(dataFolderAt(config.dataFolder).catalogFile);
+  const hasIssuer =
+    config.catalogUrl !== undefined ||
+    (isOfThisMachine(url, running) && context.fileExists(dataFolderAt(config.dataFolder).catalogFile));
   if (!hasIssuer)
     throw new CliError('the service needs a credential: --key, LANCEGATE_KEY or --credential-file gives it');
   requireOwnIssuer(config, running);
   return () => ownToken(config, context);
+}
+
+function credentialIn(file: string, { readFile }: CliContext): string {
+  try {
+    return readFile(file).toString('utf8').trim();
+  } catch (error) {
+    throw unreadable(file, error);
+  }
 }
 
 async function ownToken(config: Config, { clock, openCredentials }: CliContext): Promise<string> {
@@ -192,10 +216,16 @@ async function ownToken(config: Config, { clock, openCredentials }: CliContext):
   return await issuer.mint({ subject: 'lancegate command', scopes: ['lancegate:admin'], expiresAfterMs: 60_000 });
 }
 
+/** By the code of the error. */
+const reasons: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'the connection was refused',
+  ENOTFOUND: 'no machine has this name',
+};
+
 /** `fetch` says "fetch failed", and has the reason as a cause. */
 function reasonOf(error: unknown): string {
-  const code = codeOf(error);
-  return code === 'ECONNREFUSED' ? 'the connection was refused' : causeOf(error).message || String(code);
+  const code = String(codeOf(error));
+  return reasons[code] ?? (causeOf(error).message || code);
 }
 
 /** `fetch` has one sentence for all failures, and the reason as its cause. */
