@@ -1,8 +1,8 @@
 import { joinBatches } from '../arrow/column/concat-rows.ts';
 import { fitRows, nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
-import { type AbsentField, fittedSchema, isNull } from '../arrow/schema/fitted-schema.ts';
-import type { Field, IpcChunk, Schema } from '../arrow/schema/schema.ts';
+import { type AbsentField, isNull } from '../arrow/schema/fitted-schema.ts';
+import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
@@ -217,7 +217,6 @@ export function requireFit(
   for (const path of on) requireField(path, target, 'table');
   if (flags.whenNotMatchedInsertAll) checkSourceFits(source, target);
   else checkColumnsFit(source, target);
-  checkPartialSource(fittedSchema(source, target), target);
 }
 
 /** A key in a struct that is NULL in all rows. */
@@ -237,37 +236,4 @@ const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
     'ConcurrentModification',
     `table '${showTable(ref)}' was created while the body arrived, with columns that it lacks; nothing was written`,
     { retryAfterSeconds: 1 },
-  );
-
-/**
- * A source that leaves out columns must agree with the table about which fields inside its structs and lists may be NULL.
- * Where it does not, the engine (Lance 12) merges in another way, which silently loses rows whose key is NULL, refuses to delete
- * and misreads filters. A source of all columns may differ, and so may fields at the top level. `TableSchemaValidationError` names
- * the field. The types of the source fit the table.
- */
-function checkPartialSource(source: Schema, table: Schema): void {
-  if (source.fields.length === table.fields.length) return;
-  for (const field of source.fields) {
-    const target = table.fields.find(({ name }) => name === field.name);
-    const path = target && disagreement(field, target, [field.name]);
-    if (path !== undefined) throw disagrees(path);
-  }
-}
-
-function disagreement(a: Field, b: Field, parent: readonly string[]): readonly string[] | undefined {
-  for (const [i, child] of a.children.entries()) {
-    const other = b.children[i];
-    if (other === undefined) continue;
-    const path = [...parent, child.name];
-    if (child.nullable !== other.nullable) return path;
-    const deeper = disagreement(child, other, path);
-    if (deeper !== undefined) return deeper;
-  }
-  return undefined;
-}
-
-const disagrees = (segments: readonly string[]): LancegateError =>
-  new LancegateError(
-    'TableSchemaValidationError',
-    `column ${formatFieldPath({ segments })} is nullable in the table or in the source, and not in the other: declare it as the table does, or send all columns`,
   );

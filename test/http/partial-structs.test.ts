@@ -177,6 +177,43 @@ describe('fields of structs', () => {
     ]);
   });
 
+  test('may allow NULL or none otherwise than the table, beside columns that the source leaves out', async () => {
+    const declared = (nullable: boolean): readonly Field[] => [
+      field('k', int32, { nullable }),
+      list('l', field('item', utf8, { nullable })),
+      field('v', { kind: 'fixed_size_list', listSize: 2 }, { children: [field('item', int32, { nullable })] }),
+    ];
+    const tableOf = (nullable: boolean) =>
+      encodeStream(schemaOf([id, struct('s', declared(nullable)), b]), [
+        { id: [1, 2, 3], s: [1, 2, 3].map(valued), b: ['x', 'x', 'x'] },
+      ]);
+    const valued = (k: number) => ({ k, l: [`${k}`], v: [k, k] });
+    for (const strict of [true, false]) {
+      const source = schemaOf([id, struct('s', declared(strict))]);
+      const rows = (ids: readonly number[], ks: readonly number[]) =>
+        encodeStream(source, [{ id: ids, s: ks.map(valued) }]);
+      const row = (key: number, k: number, text: string | null = 'x') => ({ id: key, s: valued(k), b: text });
+      const name = await newTable(tableOf(!strict));
+      succeeded(await merge(name, 'on=id', rows([1, 9], [10, 90])));
+      assert.deepEqual(await storedRows(service, name), [row(1, 10), row(2, 2), row(3, 3), row(9, 90, null)]);
+      const nested = `on=s.k&${add}&when_matched_update_all_filt=${encodeURIComponent('target.id > 1')}`;
+      succeeded(await merge(name, nested, rows([1, 4, 5], [10, 3, 50])));
+      const [, two, ...others] = [row(1, 10), row(2, 2), row(4, 3), row(5, 50, null), row(9, 90, null)];
+      assert.deepEqual(await storedRows(service, name), [row(1, 10), two, ...others]);
+      assert.equal(succeeded(await merge(name, `on=s.k&${remove}`, rows([0, 0], [3, 90]))).num_deleted_rows, 3);
+      assert.deepEqual(await storedRows(service, name), [row(4, 3), row(9, 90, null)]);
+    }
+    const name = await newTable(tableOf(false));
+    const loose = schemaOf([id, struct('s', declared(true))]);
+    for (const held of [
+      { ...valued(1), k: null },
+      { ...valued(1), l: [null] },
+    ]) {
+      const rows = encodeStream(loose, [{ id: [1], s: [held] }]);
+      refused(await merge(name, `on=id&${update}`, rows), 400, 20, /^column s\.[kl].* holds a NULL/);
+    }
+  });
+
   const mistakes: readonly (readonly [what: string, sent: Field, says: RegExp])[] = [
     ['an unknown field', struct('s', [a, field('c', int32)]), /^column s\.c does not exist in the table/],
     ['an unknown inner field', struct('s', [struct('in', [must])]), /^column s\.in\.must does not exist in the table/],

@@ -14,21 +14,28 @@ const isStruct = ({ type, dictionary }: Field): boolean => type.kind === 'struct
 export const childNamed = ({ children }: Field, name: string): Field | undefined =>
   children.find((child) => child.name === name);
 
-/** Whether a field of a source is laid out otherwise than the table's: its values have to be written again. */
-function differs(field: Field, target: Field): boolean {
+/**
+ * Whether a field of a source is laid out otherwise than the table's: its values have to be written again. `isPart`: the source leaves
+ * out columns. Then the fields in it must be declared as the table's, NULL or not: where they are not, the engine (Lance 12) merges in another
+ * way, which silently loses rows whose key is NULL, refuses to delete and misreads filters.
+ */
+function differs(field: Field, target: Field, isPart: boolean): boolean {
   if (isNull(field)) return !isNull(target);
   const { children } = field;
   if (isStruct(field) && isStruct(target) && children.length !== target.children.length) return true;
   return children.some((child, i) => {
     const other = target.children[i];
     if (other === undefined) return false;
-    return (isStruct(field) && child.name !== other.name) || differs(child, other);
+    if (isPart && child.nullable !== other.nullable) return true;
+    return (isStruct(field) && child.name !== other.name) || differs(child, other, isPart);
   });
 }
 
 /** Whether the rows of a source go into the table as they are. NULL in columns that it does not send is the engine's to add. */
 export const isFitted = (source: Schema, table: Schema): boolean =>
-  source.fields.every((field) => !differs(field, targetOf(field, table) ?? field));
+  source.fields.every((field) => !differs(field, targetOf(field, table) ?? field, isPartOf(source, table)));
+
+const isPartOf = (source: Schema, table: Schema): boolean => source.fields.length < table.fields.length;
 
 export const targetOf = ({ name }: Field, table: Schema): Field | undefined =>
   table.fields.find((field) => field.name === name);
@@ -37,7 +44,9 @@ export const targetOf = ({ name }: Field, table: Schema): Field | undefined =>
 export function fittedSchema(source: Schema, table: Schema): Schema {
   const fields = source.fields.map((field) => {
     const target = targetOf(field, table);
-    return target === undefined || !differs(field, target) ? field : fittedField(field, target, []);
+    return target === undefined || !differs(field, target, isPartOf(source, table))
+      ? field
+      : fittedField(field, target, []);
   });
   return { ...source, fields };
 }
