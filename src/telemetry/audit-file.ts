@@ -22,27 +22,21 @@ interface AuditFileParts {
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'auditWritten' | 'auditLost'>;
   /** Only tests set it. */
-  readonly maxWaitingChars?: number;
+  readonly maxWaitingBytes?: number;
 }
 
 /** The longest that a record waits for others. */
 const flushAfterMs = 100;
 
-/** Lines that are being written. */
-interface AuditPortion {
-  readonly bytes: Buffer;
-  readonly chars: number;
-  readonly records: number;
-  writtenBytes: number;
-}
-
 export class AuditFile implements Audit {
   readonly #parts: AuditFileParts;
-  readonly #maxWaitingChars: number;
+  readonly #maxWaitingBytes: number;
   #file: FileHandle;
-  #lines: string[] = [];
-  #waitingChars = 0;
-  #portion: AuditPortion | undefined;
+  /** Of records that are not written. */
+  readonly #lines: Buffer[] = [];
+  #waitingBytes = 0;
+  /** How much of the first line the file has. */
+  #begunBytes = 0;
   #writing: Promise<void> | undefined;
   #cancelTimer: (() => void) | undefined;
   #nextFileCheckMs = 0;
@@ -54,7 +48,7 @@ export class AuditFile implements Audit {
   private constructor(parts: AuditFileParts, file: FileHandle) {
     this.#parts = parts;
     // Some thirty thousand records.
-    this.#maxWaitingChars = parts.maxWaitingChars ?? 16 * 2 ** 20;
+    this.#maxWaitingBytes = parts.maxWaitingBytes ?? 16 * 2 ** 20;
     this.#file = file;
   }
 
@@ -69,23 +63,23 @@ export class AuditFile implements Audit {
 
   requestEnded(record: AuditRecord): void {
     logRequest(this.#parts.logger, record);
-    if (this.#isClosed || this.#waitingChars >= this.#maxWaitingChars) {
+    if (this.#isClosed || this.#waitingBytes >= this.#maxWaitingBytes) {
       this.#lose();
       return;
     }
-    const line = auditLine(record, this.#parts.clock.nowMs(), this.#lost);
+    const line = Buffer.from(auditLine(record, this.#parts.clock.nowMs(), this.#lost));
     this.#lost = 0;
     this.#lines.push(line);
-    this.#waitingChars += line.length;
+    this.#waitingBytes += line.length;
     // A quarter of a MiB does not wait.
-    if (this.#waitingChars >= 2 ** 18 && this.#fault === undefined) this.#start();
+    if (this.#waitingBytes >= 2 ** 18 && this.#fault === undefined) this.#start();
     else this.#startAfter(flushAfterMs);
   }
 
   /** Checks at once whether the file was moved; otherwise that takes up to a second. */
   reopen(): void {
     this.#nextFileCheckMs = 0;
-    this.#startAfter(0);
+    this.#start();
   }
 
   /** Writes all that wait, but waits at most a few seconds for a stalled disk. */
@@ -97,7 +91,7 @@ export class AuditFile implements Audit {
     await Promise.race([this.#writeRest(), late.promise]);
     cancel();
     this.#cancelTimer?.();
-    const left = this.#lines.length + (this.#portion?.records ?? 0);
+    const left = this.#lines.length;
     if (left === 0) await this.#file.close();
     else {
       this.#parts.metrics.auditLost(left);
@@ -122,10 +116,7 @@ export class AuditFile implements Audit {
   }
 
   #startAfter(afterMs: number): void {
-    if (this.#writing !== undefined) return;
-    if (afterMs === 0) this.#cancelTimer?.();
-    else if (this.#cancelTimer !== undefined) return;
-    this.#cancelTimer = this.#parts.clock.schedule(afterMs, () => this.#start());
+    if (this.#writing === undefined) this.#cancelTimer ??= this.#parts.clock.schedule(afterMs, () => this.#start());
   }
 
   #start(): void {
@@ -134,23 +125,20 @@ export class AuditFile implements Audit {
     this.#writing ??= this.#write().finally(() => {
       this.#writing = undefined;
       if (this.#isClosed) return;
-      if (this.#nextFileCheckMs === 0) this.#startAfter(0);
-      else if (this.#hasRecords()) this.#startAfter(this.#fault === undefined ? flushAfterMs : 1_000);
+      if (this.#nextFileCheckMs === 0) this.#start();
+      else if (this.#lines.length > 0) this.#startAfter(this.#fault === undefined ? flushAfterMs : 1_000);
     });
   }
 
-  /** Ends at the first fault and keeps the portion for the next attempt. Never rejects. */
+  /** Ends at the first fault, and keeps what is not written for the next attempt. Never rejects. */
   async #write(): Promise<void> {
     try {
       await this.#followFile();
-      for (let portion = this.#nextPortion(); portion !== undefined; portion = this.#nextPortion()) {
-        while (portion.writtenBytes < portion.bytes.length) {
-          const { bytesWritten } = await this.#file.write(portion.bytes, portion.writtenBytes);
-          portion.writtenBytes += bytesWritten;
-        }
-        this.#waitingChars -= portion.chars;
-        this.#portion = undefined;
-        this.#parts.metrics.auditWritten(portion.records);
+      while (this.#lines.length > 0) {
+        // To make so many into one buffer takes the event loop a millisecond.
+        const bytes = Buffer.concat(this.#lines.slice(0, 2_048));
+        const { bytesWritten } = await this.#file.write(bytes, this.#begunBytes);
+        this.#written(this.#begunBytes + bytesWritten);
       }
       this.#setFault(undefined);
     } catch (error) {
@@ -158,17 +146,18 @@ export class AuditFile implements Audit {
     }
   }
 
-  #hasRecords(): boolean {
-    return this.#portion !== undefined || this.#lines.length > 0;
-  }
-
-  #nextPortion(): AuditPortion | undefined {
-    if (this.#portion !== undefined || this.#lines.length === 0) return this.#portion;
-    // To make so many into one buffer takes the event loop a millisecond.
-    const lines = this.#lines.splice(0, 2_048);
-    const text = lines.join('');
-    this.#portion = { bytes: Buffer.from(text), chars: text.length, records: lines.length, writtenBytes: 0 };
-    return this.#portion;
+  /** The file has so many bytes of the lines that waited. */
+  #written(bytes: number): void {
+    this.#begunBytes = bytes;
+    let records = 0;
+    for (const { length } of this.#lines) {
+      if (length > this.#begunBytes) break;
+      this.#begunBytes -= length;
+      records += 1;
+    }
+    this.#lines.splice(0, records);
+    this.#waitingBytes -= bytes - this.#begunBytes;
+    this.#parts.metrics.auditWritten(records);
   }
 
   /** If no new file can be created, records still go to the old one. */
@@ -177,27 +166,16 @@ export class AuditFile implements Audit {
     if (nowMs < this.#nextFileCheckMs) return;
     this.#nextFileCheckMs = nowMs + 1_000;
     const { path, logger } = this.#parts;
-    if (await this.#isInPlace()) return;
+    const [ours, named] = await Promise.all([this.#file.stat(), stat(path).catch(() => undefined)]);
+    if (named?.ino === ours.ino && named.dev === ours.dev) return;
     try {
-      await this.#changeTo(await openFile(path));
+      const old = this.#file;
+      this.#file = await openFile(path);
+      this.#begunBytes = 0; // the new file gets the whole line
+      await old.close();
     } catch (error) {
       logger.warn({ path, fault: faultOf(error) }, 'the audit log was moved, and a new one cannot be created');
     }
-  }
-
-  async #isInPlace(): Promise<boolean> {
-    const [ours, named] = await Promise.all([this.#file.stat(), stat(this.#parts.path).catch(() => undefined)]);
-    return named?.ino === ours.ino && named.dev === ours.dev;
-  }
-
-  /** A line that was written in part to the old file is written again, whole, to the new one. */
-  async #changeTo(file: FileHandle): Promise<void> {
-    const old = this.#file;
-    this.#file = file;
-    if (this.#portion !== undefined && this.#portion.writtenBytes > 0) {
-      this.#portion.writtenBytes = this.#portion.bytes.lastIndexOf('\n', this.#portion.writtenBytes - 1) + 1;
-    }
-    await old.close();
   }
 
   #setFault(fault: string | undefined): void {

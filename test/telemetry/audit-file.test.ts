@@ -39,7 +39,7 @@ interface Opened {
   readonly counted: { written: number; lost: number };
 }
 
-async function openAt(path: string, maxWaitingChars?: number): Promise<Opened> {
+async function openAt(path: string, maxWaitingBytes?: number): Promise<Opened> {
   const log: string[] = [];
   const logger = createLogger({ level: 'warn', format: 'json', destination: { write: (line) => log.push(line) } });
   const counted = { written: 0, lost: 0 };
@@ -52,7 +52,7 @@ async function openAt(path: string, maxWaitingChars?: number): Promise<Opened> {
     },
   };
   const clock = new AdvancingClock();
-  const limit = maxWaitingChars === undefined ? {} : { maxWaitingChars };
+  const limit = maxWaitingBytes === undefined ? {} : { maxWaitingBytes };
   return { audit: await AuditFile.open({ path, clock, logger, metrics, ...limit }), clock, log, counted };
 }
 
@@ -194,4 +194,27 @@ test('a file that was moved is followed by a new one; where none can be made, th
   assert.deepEqual(idsOf(join(`${folder}.moved`, 'audit.jsonl.1')), ['one']);
   assert.deepEqual(idsOf(join(`${folder}.moved`, 'audit.jsonl')), ['two', 'three']);
   rmSync(`${folder}.moved`, { recursive: true });
+});
+
+test('a line that a file got in part before it was moved is whole in the new file', async (t) => {
+  const folder = temporaryFolder((clean) => t.after(clean));
+  const path = join(folder, 'audit.jsonl');
+  execFileSync('mkfifo', [path]);
+  const reader = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  t.after(() => reader.close());
+  const { audit, clock, log } = await openAt(path);
+  const ids = Array.from({ length: 500 }, (_, index) => `r${index}`);
+  for (const id of ids) audit.requestEnded(record(id));
+  await eventually('the pipe is full', () => {
+    clock.advance(1_000);
+    return log.some((line) => line.includes('EAGAIN'));
+  });
+  renameSync(path, `${path}.1`);
+  clock.advance(1_000);
+  await eventually('there is a new file', () => existsSync(path));
+  await audit.close();
+  const { buffer, bytesRead } = await reader.read(Buffer.alloc(2 ** 17));
+  const [cut, ...whole] = buffer.toString('utf8', 0, bytesRead).split('\n').reverse();
+  assert.notEqual(cut, '');
+  assert.deepEqual(idsOf(path), ids.slice(whole.length));
 });
