@@ -1,6 +1,5 @@
 /** The credentials of the replicas that share a catalog. */
-import type { Clock } from '../kernel/clock.ts';
-import { ExpiringCache } from '../kernel/expiring-cache.ts';
+import { type Clock, ExpiringCache } from '../kernel/clock.ts';
 import type { ApiKey, ApiKeyRecords, IssuerKeyRecords, StoredApiKey } from './credentials.ts';
 import * as rows from './queries/credentials-rows.ts';
 import type { SqlSession } from './sql-catalog.ts';

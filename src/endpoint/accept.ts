@@ -10,7 +10,7 @@ import {
   textTypes,
   type VectorText,
 } from '../rows/answer-form.ts';
-import { bodyFormatOf } from '../rows/bodies/body-format.ts';
+import { bodyFormatOf } from '../rows/bodies/row-conversion.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 
 const vectorTexts: readonly VectorText[] = ['omit', 'preview', 'full'];

@@ -7,9 +7,8 @@ import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import type { RowFormat } from '../rows/answer-form.ts';
-import { textTypes } from '../rows/answer-form.ts';
-import { bodyFormatOf } from '../rows/bodies/body-format.ts';
+import { type RowFormat, textTypes } from '../rows/answer-form.ts';
+import { bodyFormatOf } from '../rows/bodies/row-conversion.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
@@ -18,9 +17,9 @@ import { contentDecoder } from './body/content-decoder.ts';
 import { type BodyPart, boundaryOf, isMultipart } from './body/multipart.ts';
 import type { UploadedParts } from './body/multipart-upload.ts';
 import { ArrowStream, arrowStreamType, commonParameters } from './description.ts';
-import { headerText } from './header-text.ts';
 import {
   type Access,
+  headerText,
   jsonAnswer,
   type MakesOperation,
   type Offer,

@@ -9,11 +9,11 @@ import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseBranch, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { BodyReader, Version } from '../wire/json-body.ts';
 import { jsonDescription } from './description.ts';
-import { headerText } from './header-text.ts';
 import {
   type AllowedRequest,
   type Answer,
   type Everywhere,
+  headerText,
   jsonAnswer,
   type MakesOperation,
   type Offer,

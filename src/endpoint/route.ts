@@ -310,3 +310,7 @@ export function methodFinder(routes: readonly RouteMethods[]): (path: string) =>
   const patterns = offered.map(({ methods, path }) => ({ methods: withHead(methods), pattern: pathPattern(path) }));
   return (path) => [...new Set(patterns.filter(({ pattern }) => pattern.test(path)).flatMap(({ methods }) => methods))];
 }
+
+/** Node joins repeated headers of most names, or drops all but the first; the type does not say so. */
+export const headerText = (value: string | string[] | undefined): string | undefined =>
+  Array.isArray(value) ? value.join(', ') : value;

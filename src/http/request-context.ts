@@ -3,12 +3,12 @@ import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
-import { headerText } from '../endpoint/header-text.ts';
 import {
   Access,
   type Answer,
   type AnswerHead,
   type BytesAnswer,
+  headerText,
   type Method,
   nothingAsked,
   principalFacts,
@@ -22,14 +22,13 @@ import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audi
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { type NamesOfRoute, nameCheck } from '../wire/known-names.ts';
 import { QueryParameters, readTimeout, timeoutHeader } from '../wire/query-parameters.ts';
-import type { RetryPacing } from './admission/pacing.ts';
+import type { RetryPacing } from './admission/admission.ts';
 import { PacedAnswer } from './body/paced-answer.ts';
 import { RequestBody } from './body/request-body.ts';
-import { ClientScope } from './client-scope.ts';
 import { asLancegateError, type RenderedError, renderError } from './error-renderer.ts';
 import { sayProcessing } from './forwarding/say-processing.ts';
 import type { HttpDeps } from './http-deps.ts';
-import { type ClientAddress, type ClientAddresses, expectsContinue } from './request-head.ts';
+import { type ClientAddress, type ClientAddresses, ClientScope, expectsContinue } from './request-head.ts';
 
 /**
  * What the LanceDB SDKs take for the version of the server, from the answer that gave them a table: from 0.2.0 on they send many

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { TransactionId } from './ids.ts';
 
 /** Time, injected so that tests own it. */
@@ -21,3 +22,28 @@ export const systemClock: Clock = {
 export type NewId = () => string;
 
 export const newTransactionId = (newId: NewId): TransactionId => newId() as TransactionId;
+
+interface Entry<Value> {
+  readonly value: Value;
+  readonly expiresAtMs: number;
+}
+
+/** A bounded cache (P7) whose entries end each at its own time, at once if that has passed: a `ttl` of 0 would be for ever. */
+export class ExpiringCache<Value> {
+  readonly #entries: LRUCache<string, Entry<Value>>;
+  readonly #clock: Clock;
+
+  constructor(maxEntries: number, clock: Clock) {
+    this.#entries = new LRUCache({ max: maxEntries });
+    this.#clock = clock;
+  }
+
+  get(key: string): Value | undefined {
+    const entry = this.#entries.get(key);
+    return entry === undefined || entry.expiresAtMs <= this.#clock.nowMs() ? undefined : entry.value;
+  }
+
+  set(key: string, value: Value, expiresAtMs: number): void {
+    this.#entries.set(key, { value, expiresAtMs });
+  }
+}

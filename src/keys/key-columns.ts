@@ -3,9 +3,8 @@
  * and decoded. Equality is SQL's: NULL equals nothing, NaN equals NaN whatever its bits, and -0.0 is 0.0.
  */
 import { setImmediate } from 'node:timers/promises';
-import { isText } from '../arrow/column/column-data.ts';
+import { decimalText, halfFloat, isText } from '../arrow/column/column-data.ts';
 import { canConcat, concatRows } from '../arrow/column/concat-rows.ts';
-import { decimalText, halfFloat } from '../arrow/column/numbers.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, formatFieldPath, quoteSegment, shownCharacters } from '../arrow/schema/field-path.ts';
 import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';

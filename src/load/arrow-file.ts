@@ -16,9 +16,8 @@ import {
   prefixBytes,
   readMessage,
 } from '../arrow/format/message.ts';
-import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
 import { readSchemaTable } from '../arrow/schema/read-schema.ts';
-import type { DataType, Field } from '../arrow/schema/schema.ts';
+import { type DataType, type Field, schemaOfFields } from '../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../arrow/stream/joined-dictionaries.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { paired } from '../kernel/paired.ts';

@@ -13,7 +13,7 @@ import { showTable, type TableRef } from '../kernel/ids.ts';
 import { neverAborts, ReadWriteLock } from '../kernel/read-write-lock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Commit, CommitObserver } from '../write/commit-observer.ts';
+import type { Commit, CommitObserver } from '../write/write.ts';
 import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
 import { MaintenanceJobs, MaintenanceLog } from './jobs.ts';

@@ -15,15 +15,13 @@ import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { readDistinctKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { fitOf, fittingSchema, wholeFitting } from '../table/fitting-schema.ts';
-import { branchOfDeclared, type TableAccess } from '../table/table-access.ts';
+import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/branch-queue.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
-import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
-import { type KeyedRows, readSourceKeys } from './source-keys.ts';
+import { type KeyedRows, type MergeRowsCommand, type MergeRowsResult, readSourceKeys } from './merge-command.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
   const merging = new MergeRows(deps);

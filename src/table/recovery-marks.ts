@@ -1,8 +1,13 @@
-import type { OpenBranchCatalog, TableRecord } from '../catalog/port.ts';
+import type { AcknowledgedBranch, OpenBranchCatalog, TableRecord } from '../catalog/port.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { BranchRecovery } from '../engine/port/engine.ts';
-import type { BranchName, TableId, TableRef } from '../kernel/ids.ts';
-import type { BranchesBehind } from './branches-behind.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { type BranchName, showTable, type TableId, type TableRef } from '../kernel/ids.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { OpenDatasets } from './open-datasets.ts';
+import type { TableAccess } from './table-access.ts';
+import type { TableLocks } from './table-locks.ts';
 import { EmbeddedOwners, type TableOwners } from './table-owners.ts';
 
 interface Opened {
@@ -141,3 +146,110 @@ export class RecoveryMarks {
 }
 
 const keyOf = (tableId: TableId, branch: BranchName | undefined): string => JSON.stringify([tableId, branch ?? '']);
+
+interface MarkingDeps {
+  readonly access: TableAccess;
+  readonly datasets: OpenDatasets;
+  readonly locks: TableLocks;
+  readonly recoveryMarks: RecoveryMarks;
+}
+
+/**
+ * Before files of a branch are staged for a commit that comes later: what a crash leaves in staging is looked for in the branches
+ * that are open for writing. Holds the branch's lock for milliseconds.
+ */
+export async function markBranch(
+  { access, datasets, locks, recoveryMarks }: MarkingDeps,
+  table: TableRecord,
+  branch: BranchName | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const leave = await locks.lockShared(table.ref, signal);
+  try {
+    const unlock = await locks.lockBranch(table.ref, branch, signal);
+    try {
+      const record = await access.requireUnchanged(table);
+      await recoveryMarks.beforeCommit(record, branch, await datasets.latest(record.location, branch));
+    } finally {
+      unlock();
+    }
+  } finally {
+    leave();
+  }
+}
+
+type KnownBranch = Pick<AcknowledgedBranch, 'tableId' | 'ref' | 'branch'>;
+
+interface Parts {
+  readonly catalog: Pick<OpenBranchCatalog, 'acknowledgedVersion' | 'acknowledgedBranches' | 'recoveryMarks'>;
+  readonly engine: Pick<BranchRecovery, 'newestVersion'>;
+  readonly logger: Logger;
+  readonly metrics: Pick<Metrics, 'watchBranchesBehind'>;
+}
+
+/**
+ * The branches whose newest version on storage is older than one that was acknowledged: their files were put back from an older
+ * backup than the catalog, or a manifest vanished. What came after is lost, and its numbers would be given out again, so nothing is
+ * written to such a branch until an operator brings the files back, or registers the table anew.
+ */
+export class BranchesBehind {
+  readonly #parts: Parts;
+  readonly #known = new Map<string, KnownBranch>();
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    parts.metrics.watchBranchesBehind(() => this.#known.size);
+  }
+
+  get count(): number {
+    return this.#known.size;
+  }
+
+  /** To be called before a commit. `opened`: what this process has made durable; without it the catalog is asked. */
+  async requireNot(
+    of: KnownBranch,
+    opened: { readonly durableVersion: number } | undefined,
+    dataset: Snapshot & BranchHead,
+  ): Promise<void> {
+    const version = await dataset.version();
+    if (this.#known.size === 0 && opened !== undefined && version >= opened.durableVersion) return;
+    const inCatalog = await this.#parts.catalog.acknowledgedVersion(of.tableId, of.branch);
+    const acknowledged = Math.max(inCatalog, opened?.durableVersion ?? 0);
+    if (version < acknowledged) await dataset.refresh('to read');
+    const newest = await dataset.version();
+    if (newest >= acknowledged) {
+      this.#known.delete(keyOf(of.tableId, of.branch));
+      return;
+    }
+    this.#note(of, newest, acknowledged);
+    throw new LancegateError(
+      'InvalidTableState',
+      `the newest version on storage is ${newest}, and version ${acknowledged} was acknowledged: the files are older than the catalog, or a version vanished; nothing was written. Bring the files back, or register the table's location again with mode overwrite to go on from what is there`,
+    );
+  }
+
+  /** At start: says which are, before anybody writes to them. Branches that cannot be looked at are passed over. */
+  async lookAtAll(): Promise<void> {
+    const { catalog, engine } = this.#parts;
+    for (const branch of [...(await catalog.acknowledgedBranches()), ...(await catalog.recoveryMarks())]) {
+      const newest = await engine.newestVersion(branch).catch(() => undefined);
+      const { acknowledgedVersion: acknowledged } = branch;
+      if (newest !== undefined && newest < acknowledged) this.#note(branch, newest, acknowledged);
+    }
+  }
+
+  /** The table is gone from this process, or replaced. */
+  forget(id: TableId): void {
+    for (const [key, { tableId }] of this.#known) if (tableId === id) this.#known.delete(key);
+  }
+
+  #note(of: KnownBranch, newestVersion: number, acknowledgedVersion: number): void {
+    if (this.#known.has(keyOf(of.tableId, of.branch))) return;
+    this.#known.set(keyOf(of.tableId, of.branch), of);
+    const fields = { table: showTable(of.ref), branch: of.branch ?? 'main', newestVersion, acknowledgedVersion };
+    this.#parts.logger.error(
+      fields,
+      'a table went back to an older version than was acknowledged; nothing is written to it',
+    );
+  }
+}

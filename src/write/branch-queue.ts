@@ -5,9 +5,8 @@ import { reasonOf } from '../kernel/request-scope.ts';
 import { isSome } from '../kernel/some.ts';
 import { type TableLocks, writersOfTable } from '../table/table-locks.ts';
 import { Committer, type CommitterDeps } from './commit.ts';
-import type { CommitUnderWay } from './commit-under-way.ts';
 import { GroupCommitDelay, loopUse, type PendingWrite, PendingWrites, type Sharing } from './pending-writes.ts';
-import type { Head, WriteCounts, WriteKinds, WriteRequest } from './write.ts';
+import type { CommitUnderWay, Head, WriteCounts, WriteKinds, WriteRequest } from './write.ts';
 
 interface WriterDeps extends CommitterDeps {
   readonly locks: TableLocks;
@@ -88,7 +87,7 @@ export class TableWriter {
 
 /**
  * The writer of one table branch: a queue of writes and one pump (P2, P5). While a commit is under way arriving writes queue; when
- * it is done, or planned on an object store (`commit-under-way.ts`), those of them that may share a commit do. An idle branch commits
+ * it is done, or planned on an object store (`CommitUnderWay`), those of them that may share a commit do. An idle branch commits
  * at once; after a commit there is a short wait for the clients it answered (`GroupCommitDelay`). Before its commit starts a request
  * may leave: its signal takes it out of the queue.
  */

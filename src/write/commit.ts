@@ -4,7 +4,7 @@
  *
  * A write that is at fault is refused alone, and the others are committed without it. Where another program commits first,
  * nothing was written, and the batch is committed again to what that program left. Once the version is there the outcome
- * stands, whatever becomes of the deadlines. A commit may be prepared while the one before it is under way (`commit-under-way.ts`).
+ * stands, whatever becomes of the deadlines. A commit may be prepared while the one before it is under way (`CommitUnderWay`).
  */
 import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
@@ -21,10 +21,10 @@ import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { CommitObserver } from './commit-observer.ts';
-import { CommitUnderWay } from './commit-under-way.ts';
 import {
+  type CommitObserver,
   type Committed,
+  CommitUnderWay,
   type Counted,
   type Head,
   requireFit,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { KnownDatabases } from '#src/catalog/sqlite/known-databases.ts';
+import { KnownDatabases } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import type { ObjectName } from '#src/kernel/ids.ts';
 
 const name = 'a' as ObjectName;

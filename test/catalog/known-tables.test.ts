@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { TableRecord } from '#src/catalog/port.ts';
-import { changesTables, KnownTables } from '#src/catalog/sqlite/known-tables.ts';
+import { changesTables, KnownTables } from '#src/catalog/sqlite/session.ts';
 import type { Location, TableId } from '#src/kernel/ids.ts';
 import { table } from '#test/contract/catalog/fixtures.ts';
 

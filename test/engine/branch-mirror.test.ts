@@ -5,7 +5,7 @@ import { clearStoredBranch } from '#src/engine/lance/durability/stored-branch.ts
 import { StoreCommits } from '#src/engine/lance/storage/store-commits.ts';
 import { knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
 import type { BranchName } from '#src/kernel/ids.ts';
-import { fenceVersion } from '#src/lance-format/manifest/fence-version.ts';
+import { fenceVersion } from '#src/lance-format/manifest/manifest-changes.ts';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { location, mirroredBranch } from '#test/fixtures/mirrored-branch.ts';
 

@@ -7,7 +7,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { makeOwnFolder } from '#src/engine/lance/commit/own-folder.ts';
+import { makeOwnFolder } from '#src/engine/lance/commit/staging.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { MergeSpec } from '#src/engine/port/merge-spec.ts';
 import type { Location } from '#src/kernel/ids.ts';

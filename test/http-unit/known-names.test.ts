@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { markOf } from '#src/wire/client-fields.ts';
+import { markOf } from '#src/wire/known-names.ts';
 import type { Document } from '#test/fixtures/described-answers.ts';
 import { ask, upload } from './client.ts';
 import { startTestService, type TestService } from './service.ts';

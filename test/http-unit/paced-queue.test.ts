@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { PacedQueue } from '#src/http/admission/pacing.ts';
+import { PacedQueue } from '#src/http/admission/admission.ts';
 
 test('what is added runs at once or waits in line, in order, so many in each turn of the event loop (P7)', async () => {
   const queue = new PacedQueue(3);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RetryPacing } from '#src/http/admission/pacing.ts';
+import { RetryPacing } from '#src/http/admission/admission.ts';
 import type { Principal } from '#src/kernel/request-scope.ts';
 import { StoppedClock } from '#test/auth/stopped-clock.ts';
 

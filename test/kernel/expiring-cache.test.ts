@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ExpiringCache } from '#src/kernel/expiring-cache.ts';
+import { ExpiringCache } from '#src/kernel/clock.ts';
 import { StoppedClock } from '#test/auth/stopped-clock.ts';
 
 describe('a cache of what expires', () => {

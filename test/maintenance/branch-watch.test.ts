@@ -4,8 +4,7 @@ import { parseFieldPath } from '#src/arrow/schema/field-path.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { FragmentFacts, Layout } from '#src/engine/port/upkeep.ts';
 import type { Location, ObjectName, TableId } from '#src/kernel/ids.ts';
-import { BranchWatch } from '#src/maintenance/branch-watch.ts';
-import { VersionAges } from '#src/maintenance/version-ages.ts';
+import { BranchWatch, VersionAges } from '#src/maintenance/branch-watch.ts';
 
 const merge = { on: [parseFieldPath('id')] };
 const retentionMs = 60_000;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type CheckedSql, ownSql } from '#src/kernel/checked-sql.ts';
 import type { LancegateError } from '#src/kernel/errors.ts';
-import { roundsOf } from '#src/operations/rows/update-rounds.ts';
+import { roundsOf } from '#src/operations/rows/update-rows.ts';
 import { sqlLimits } from '#src/sql/limits.ts';
 import { filterReader } from '#src/wire/merge-parameters.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { KeyedRequest } from '#src/catalog/port.ts';
-import { CommitUnderWay } from '#src/write/commit-under-way.ts';
+import { CommitUnderWay } from '#src/write/write.ts';
 import { sendUntilDirectCommit } from './direct-commits.ts';
 import { full } from './rows.ts';
 import { byAppending, location, Stage } from './stage.ts';

@@ -5,8 +5,7 @@ import type { Table } from 'apache-arrow';
 import { systemClock } from '#src/kernel/clock.ts';
 import { directCommits, openKnown, sendRows, sendUntilDirectCommit } from './direct-commits.ts';
 import { full, type Row } from './rows.ts';
-import type { StageOptions } from './stage.ts';
-import { type Interruptions, Stage } from './stage.ts';
+import { type Interruptions, Stage, type StageOptions } from './stage.ts';
 
 const open = (t: TestContext, rows: Table, options: StageOptions = {}): Promise<Stage> =>
   Stage.open(t, rows, { hasKeyIndex: true, ...options });

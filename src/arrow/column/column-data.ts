@@ -227,3 +227,20 @@ export function readNestedColumn(batch: BatchBuffers, fields: readonly Field[], 
   const data = cursor.column(chain.at(-1)!);
   return { data, validities: [...validities, data.validity].filter((bits) => bits !== undefined) };
 }
+
+/** IEEE 754, binary16, which JavaScript reads only in later releases of Node than the oldest that runs this. */
+export function halfFloat(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = bits & 0x3ff;
+  if (exponent === 0x1f) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+/** A decimal without its point, with it: such as `-0.05`. */
+export function decimalText(unscaled: bigint, scale: number): string {
+  if (scale <= 0) return String(unscaled * 10n ** BigInt(-scale));
+  const digits = String(unscaled < 0n ? -unscaled : unscaled).padStart(scale + 1, '0');
+  return `${unscaled < 0n ? '-' : ''}${digits.slice(0, -scale)}.${digits.slice(-scale)}`;
+}

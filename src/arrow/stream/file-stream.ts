@@ -5,8 +5,7 @@
  * The files are the engine's own and are believed. A reader of the whole holds no more than one of them, and the dictionaries.
  */
 import { openBatch } from '../column/batch-buffers.ts';
-import type { Block, IpcFile } from '../format/ipc-file.ts';
-import { fileTail, readFooter } from '../format/ipc-file.ts';
+import { type Block, fileTail, type IpcFile, readFooter } from '../format/ipc-file.ts';
 import { magic, prefixBytes } from '../format/message.ts';
 import { readSchemaTable, schemaMessage } from '../schema/read-schema.ts';
 import { JoinedDictionaries } from './joined-dictionaries.ts';

@@ -7,9 +7,8 @@
  * bound.
  */
 import * as oauth from 'oauth4webapi';
-import type { Clock } from '../../kernel/clock.ts';
+import { type Clock, ExpiringCache } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';

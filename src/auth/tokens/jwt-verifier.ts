@@ -8,8 +8,7 @@
  * the answer to a token with a new key is then `IssuerUnavailable`, since the token may be valid.
  */
 import { createRemoteJWKSet, customFetch, errors, type RemoteJWKSet } from 'jose';
-import type { Clock } from '../../kernel/clock.ts';
-import { ExpiringCache } from '../../kernel/expiring-cache.ts';
+import { type Clock, ExpiringCache } from '../../kernel/clock.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AccessSetupError } from '../challenge.ts';

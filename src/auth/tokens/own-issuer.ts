@@ -11,9 +11,8 @@
 import { randomUUID } from 'node:crypto';
 import { decodeProtectedHeader, errors, SignJWT } from 'jose';
 import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
-import type { Clock } from '../../kernel/clock.ts';
+import { type Clock, ExpiringCache } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { ExpiringCache } from '../../kernel/expiring-cache.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { invalidToken } from '../challenge.ts';

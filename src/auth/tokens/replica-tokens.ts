@@ -8,8 +8,7 @@
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { decodeProtectedHeader, SignJWT } from 'jose';
 import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
-import type { Clock, NewId } from '../../kernel/clock.ts';
-import { ExpiringCache } from '../../kernel/expiring-cache.ts';
+import { type Clock, ExpiringCache, type NewId } from '../../kernel/clock.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
 import { invalidToken } from '../challenge.ts';

@@ -3,14 +3,16 @@
  * as the server's `synchronous_commit` makes it (P3).
  */
 import { randomUUID } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
 import { Kysely, sql } from 'kysely';
+import type { ClientConfig } from 'pg';
+import { parse, toClientConfig } from 'pg-connection-string';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
 import { catalogMigrations, migrateCatalog, pendingMigrations } from '../migrations/migrations.ts';
 import { type Catalog, CatalogTooNew, CatalogUnusable } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
 import type { OwnedNames, SharedCatalog } from '../replica-port.ts';
 import { type SqlSession, sharedCatalog, sqlCatalog } from '../sql-catalog.ts';
-import { connectionOf, type DatabaseAddress, type DatabaseConnection } from './connection.ts';
 import { CatalogDialect, CatalogPool, type PoolLimits } from './dialect.ts';
 import { openFaultOf } from './postgres-faults.ts';
 import { PostgresSession, type Random } from './postgres-session.ts';
@@ -123,3 +125,37 @@ function openErrorOf({ name }: DatabaseConnection, error: unknown): Error {
   if (error instanceof CatalogTooNew || error instanceof CatalogUnusable) return error;
   return new CatalogUnusable(`The catalog in ${name} cannot be opened: ${openFaultOf(error)}.`, { cause: error });
 }
+
+/** The URL is such as `postgres://user@host/database?sslmode=verify-full`. */
+interface DatabaseAddress {
+  /** A password in it is believed; without one, `passwordFile` says it, or `PGPASSWORD` or `PGPASSFILE` of the process. */
+  readonly url: string;
+  /** Read for each new connection, so that the password may change. */
+  readonly passwordFile?: string | undefined;
+}
+
+interface DatabaseConnection {
+  readonly config: ClientConfig;
+  /** For the operator; without the password. */
+  readonly name: string;
+}
+
+/** Throws where the URL names a certificate that cannot be read. */
+function connectionOf({ url, passwordFile }: DatabaseAddress): DatabaseConnection {
+  const parsed = toClientConfig(parse(url, { useLibpqCompat: true }));
+  const { host = '127.0.0.1', port = 5432, database } = parsed;
+  // Editors end files with a newline that is not part of the password.
+  const password =
+    parsed.password ||
+    (passwordFile === undefined ? undefined : async () => (await readFile(passwordFile, 'utf8')).replace(/\r?\n$/, ''));
+  const config = {
+    ...parsed,
+    ...(password === undefined ? {} : { password }),
+    ssl: parsed.ssl ?? !isThisMachine(host),
+    application_name: 'lancegate',
+  };
+  return { config, name: `database '${database}' on ${host.startsWith('/') ? host : `${host}:${port}`}` };
+}
+
+/** Elsewhere the server must prove who it is, unless the URL has an `sslmode` that says otherwise. */
+const isThisMachine = (host: string): boolean => /^(\/|localhost$|::1$|127(\.\d+){3}$)/.test(host);

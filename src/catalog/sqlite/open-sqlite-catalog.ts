@@ -9,7 +9,9 @@ import { closeSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } 
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { Kysely, sql } from 'kysely';
+import { LRUCache } from 'lru-cache';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
+import type { ObjectName } from '../../kernel/ids.ts';
 import { catalogMigrations, migrateCatalog } from '../migrations/migrations.ts';
 import { type Catalog, CatalogHeld, CatalogTooNew, CatalogUnusable } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
@@ -17,9 +19,15 @@ import { agreeOnRoot } from '../queries/shared-root.ts';
 import type { StorageRootCatalog } from '../replica-port.ts';
 import { sqlCatalog } from '../sql-catalog.ts';
 import { faultOf, isHeldByAnother } from './faults.ts';
-import { KnownDatabases } from './known-databases.ts';
-import { KnownTables } from './known-tables.ts';
-import { CatalogFile, NodeSqliteDialect, SqliteSession, type SyncFile, syncOnDisk, WriteAheadLog } from './session.ts';
+import {
+  CatalogFile,
+  KnownTables,
+  NodeSqliteDialect,
+  SqliteSession,
+  type SyncFile,
+  syncOnDisk,
+  WriteAheadLog,
+} from './session.ts';
 
 interface SqliteCatalogOptions {
   /** How this process is named to another one that finds the catalog held. */
@@ -246,4 +254,31 @@ function parseHolder(value: unknown): CatalogHolder | undefined {
   const { pid, startedAt, command, url } = value as Partial<Record<keyof CatalogHolder, unknown>>;
   if (typeof pid !== 'number' || typeof startedAt !== 'string' || typeof command !== 'string') return undefined;
   return { pid, startedAt, command, url: typeof url === 'string' ? url : undefined };
+}
+
+/**
+ * Names that are no databases. Clients send one with every request, and the query costs what a small read can do without. One process
+ * owns the database, so only its own changes make one of them.
+ */
+export class KnownDatabases {
+  readonly #none = new LRUCache<ObjectName, true>({ max: 1_000 });
+  #changes = 0;
+
+  async isDatabase(name: ObjectName, read: (name: ObjectName) => Promise<boolean>): Promise<boolean> {
+    if (this.#none.has(name)) return false;
+    const changes = this.#changes;
+    const isDatabase = await read(name);
+    if (!isDatabase && changes === this.#changes) this.#none.set(name, true);
+    return isDatabase;
+  }
+
+  /** What was read while the change was under way is not kept. */
+  async changing<Done>(change: Promise<Done>): Promise<Done> {
+    try {
+      return await change;
+    } finally {
+      this.#changes += 1;
+      this.#none.clear();
+    }
+  }
 }

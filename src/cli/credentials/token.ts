@@ -1,12 +1,13 @@
+import { defaultScopes } from '../../auth/policy/actions.ts';
 import { OwnIssuer } from '../../auth/tokens/own-issuer.ts';
 import { dataFolderAt } from '../../config/data-folder.ts';
 import { optional, required, withDefault } from '../../config/options.ts';
 import { type Config, settings } from '../../config/settings.ts';
 import { boolean, dayMs, durationMs, listOf, text } from '../../config/value-types.ts';
+import { didYouMean } from '../../kernel/spelling.ts';
 import { type CliContext, CliError, type Command, write } from '../command.ts';
 import { credentialSettings, readCommandLine } from '../command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from '../remote/running-service.ts';
-import { requireKnownScopes } from './minted-scopes.ts';
 
 /** Whom a credential stands for and what it allows. */
 export const accessOptions = {
@@ -85,4 +86,52 @@ function requireServed({ catalogUrl, dataFolder }: Config, { fileExists }: Pick<
 export function requireCredentials(config: Config, context: Pick<CliContext, 'fileExists'>): void {
   const { apiKeysFile, issuerKeyFile } = dataFolderAt(config.dataFolder);
   if (![apiKeysFile, issuerKeyFile].some(context.fileExists)) requireServed(config, context);
+}
+
+/** Policies can ask for thousands of scopes. */
+const mostShown = 20;
+
+/**
+ * `CliError` for a scope that no policy knows, with which a client is refused everywhere. A running service knows its policies;
+ * without one, the settings of this command say which the next one will have.
+ */
+async function requireKnownScopes(
+  scopes: readonly string[],
+  config: Config,
+  service: RunningService | undefined,
+  context: Pick<CliContext, 'readFile'>,
+): Promise<void> {
+  const { policyFile } = service ?? config;
+  const known = policyFile === undefined ? defaultScopes : await scopesOfFile(policyFile, context);
+  const unknown = known === undefined ? [] : scopes.filter((scope) => !known.has(scope));
+  if (known === undefined || unknown.length === 0) return;
+  const lines = unknown.map((scope) => {
+    const meant = didYouMean(scope, known, (found) => JSON.stringify(found));
+    return `no policy knows the scope ${JSON.stringify(scope)}${meant}`;
+  });
+  const which = policyFile === undefined ? 'the default policies' : `the policies of ${policyFile}`;
+  const other = service === undefined ? '--policy-file names other policies, ' : '';
+  const what = `${which} know ${show([...known])}; ${other}--allow-unknown takes any scope`;
+  throw new CliError([...lines, what].join('\n'));
+}
+
+async function scopesOfFile(
+  path: string,
+  { readFile }: Pick<CliContext, 'readFile'>,
+): Promise<ReadonlySet<string> | undefined> {
+  try {
+    // Loaded for this alone: it is larger than the rest of the command.
+    const { knownScopes } = await import('../../auth/policy/known-scopes.ts');
+    return knownScopes(readFile(path).toString('utf8'));
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new CliError(
+      `the scopes cannot be compared with the policies of ${path}, which --allow-unknown leaves out: ${why}`,
+    );
+  }
+}
+
+function show(scopes: readonly string[]): string {
+  const shown = scopes.slice(0, mostShown).join(', ');
+  return scopes.length > mostShown ? `${shown} and ${scopes.length - mostShown} more` : shown;
 }

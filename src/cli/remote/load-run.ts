@@ -1,21 +1,21 @@
 /** Loads files into a table of a service, part by part. */
-
 import { appendFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
+import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
+import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { freeMemory } from '../../load/free-memory.ts';
 import { type InputFile, openInput, readTwice, type SaidOfFile } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
-import { untilAnswered } from '../../load/retries.ts';
 import { schemaOfMessage, streamOf } from '../../load/row-messages.ts';
-import { arrowStreamType } from '../../rows/answer-form.ts';
+import { arrowFileType, arrowStreamType } from '../../rows/answer-form.ts';
 import { type CliContext, CliError, unreadable } from '../command.ts';
-import { LoadTarget } from './load-target.ts';
 import type { PrintedRow } from './printed-rows.ts';
 import { type ServiceClient, ServiceRefusal, ServiceSilent } from './service-client.ts';
 import { tableRoute } from './table-commands.ts';
@@ -291,5 +291,90 @@ async function* readAhead<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item
     }
   } finally {
     await iterator.return?.();
+  }
+}
+
+/** Of what is asked, safe to ask again. */
+type Ask = <Answer>(attempt: (service: ServiceClient) => Promise<Answer>) => Promise<Answer>;
+
+interface TablePlace {
+  readonly location: string;
+  readonly is_only_declared?: boolean;
+}
+
+class LoadTarget {
+  readonly #table: string;
+  readonly #ask: Ask;
+
+  constructor(table: string, ask: Ask) {
+    this.#table = table;
+    this.#ask = ask;
+  }
+
+  /** undefined where there is no table. */
+  async described(): Promise<TablePlace | undefined> {
+    const route = tableRoute(this.#table, 'describe');
+    try {
+      return await this.#ask((service) => service.json<TablePlace>(route, { body: {} }));
+    } catch (error) {
+      if (error instanceof ServiceRefusal && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  async columns(): Promise<Schema> {
+    const asked = { body: { filter: '1 = 0', k: 1 }, accept: arrowFileType };
+    const route = tableRoute(this.#table, 'query');
+    const bytes = await this.#ask(async (service) => (await service.ask(route, asked)).arrayBuffer());
+    return readSchemaOfIpcFile(Buffer.from(bytes) as IpcFile);
+  }
+
+  /** Its name and its location, which does not change when the first rows bring the columns. Answers the location. */
+  async declare(): Promise<string> {
+    const route = tableRoute(this.#table, 'declare');
+    try {
+      return (await this.#ask((service) => service.json<TablePlace>(route, { body: {} }))).location;
+    } catch (error) {
+      // Another one was faster, or this one before its answer was lost.
+      const there = error instanceof ServiceRefusal && error.status === 409 ? await this.described() : undefined;
+      if (there === undefined) throw error;
+      return there.location;
+    }
+  }
+
+  /** With the columns of this message. */
+  async makeEmpty(schema: Uint8Array): Promise<void> {
+    const content = { type: arrowStreamType, bytes: streamOf([schema]) as Buffer<ArrayBuffer> };
+    await this.#ask((service) => service.ask(tableRoute(this.#table, 'create?mode=exist_ok'), { content }));
+  }
+}
+
+// A service that is busy, restarts or cannot be reached for a while does not end a load.
+const firstPauseMs = 250;
+const longestPauseMs = 15_000;
+/** Without an answer for so long, a person is asked to look. */
+const patienceMs = 5 * 60_000;
+
+interface RetryWaits {
+  readonly clock: Clock;
+  readonly pause: (forMs: number) => Promise<void>;
+  /** Milliseconds after which the error may be over, 0 where it does not say; undefined where it stays. */
+  readonly mayPass: (error: unknown) => number | undefined;
+}
+
+/** `attempt` may be made again after an error that passes, even where it did its work. */
+export async function untilAnswered<Answer>(
+  attempt: () => Promise<Answer>,
+  { clock, pause, mayPass }: RetryWaits,
+): Promise<Answer> {
+  const untilMs = clock.nowMs() + patienceMs;
+  for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const afterMs = mayPass(error);
+      if (afterMs === undefined || clock.nowMs() >= untilMs) throw error;
+      await pause(Math.min(Math.max(afterMs, pauseMs), longestPauseMs));
+    }
   }
 }

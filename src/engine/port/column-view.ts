@@ -1,5 +1,6 @@
 /** Reading rows, all of a table or some by their addresses. */
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
+import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { ChangeLimits } from './change-limits.ts';
 import type { Projection } from './merge-spec.ts';
@@ -22,4 +23,11 @@ export interface RowReads {
 export interface ColumnView extends RowReads {
   /** Harmless when repeated. */
   discard(): void;
+}
+
+/** The columns of a table. */
+export interface TableColumns {
+  readonly schema: Schema;
+  /** A file of this schema, without rows. */
+  readonly file: IpcFile;
 }

@@ -6,7 +6,7 @@ import type { BranchName } from '../../kernel/ids.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
 import type { ChangeStep, ManifestChange } from './change.ts';
 import type { ChangeLimits } from './change-limits.ts';
-import type { ColumnView, RowReads } from './column-view.ts';
+import type { ColumnView, RowReads, TableColumns } from './column-view.ts';
 import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts, MergeSpec } from './merge-spec.ts';
@@ -23,7 +23,6 @@ import type {
 } from './row-address.ts';
 import type { Shadow } from './shadow.ts';
 import type { Tagged } from './stored-tags.ts';
-import type { TableColumns } from './table-columns.ts';
 import type { Upkeep } from './upkeep.ts';
 
 export interface StoredBranch {

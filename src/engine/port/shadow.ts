@@ -2,9 +2,8 @@ import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { ChangeStep } from './change.ts';
 import type { ChangeLimits } from './change-limits.ts';
-import type { ColumnView } from './column-view.ts';
+import type { ColumnView, TableColumns } from './column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
-import type { TableColumns } from './table-columns.ts';
 
 /** What one merge did. */
 export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>;

@@ -1,6 +1,6 @@
 /** Which headers a request keeps on its hop to the owner, and its answer on the way back. */
 import type { IncomingHttpHeaders } from 'node:http';
-import { headerText } from '../../endpoint/header-text.ts';
+import { headerText } from '../../endpoint/route.ts';
 
 /** RFC 9110, 7.6.1, and 7.8; they are about one connection. */
 const ofConnection = [

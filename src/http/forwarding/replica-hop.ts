@@ -12,13 +12,13 @@
 import { once } from 'node:events';
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest, Agent as TlsAgent } from 'node:https';
+import { LRUCache } from 'lru-cache';
 import type { ForwardedAnswer } from '../../endpoint/route.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { onAbort, type Principal } from '../../kernel/request-scope.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { answeredHeaders, forwardedHeaders, replicaOf } from './forwarded-headers.ts';
-import { LostPeers } from './lost-peers.ts';
 
 /** A replica that answers for another one. */
 export interface OtherReplica {
@@ -312,4 +312,33 @@ async function textOf(response: IncomingMessage): Promise<string> {
   }
   if (!response.complete) throw new Error('the answer of the owner was cut off');
   return Buffer.concat(parts).toString();
+}
+
+/** What the log says of another replica. */
+interface Peer {
+  readonly id: string;
+  readonly address: string;
+}
+
+/** Says once of each other replica that it is not reached, and why, until it is heard again. */
+class LostPeers {
+  readonly #logger: Pick<Logger, 'info' | 'warn'>;
+  /** By address, which a replica keeps that is started again. */
+  // More than there are replicas. One that is forgotten is named again.
+  readonly #lost = new LRUCache<string, true>({ max: 1_000 });
+
+  constructor(logger: Pick<Logger, 'info' | 'warn'>) {
+    this.#logger = logger;
+  }
+
+  lost({ id, address }: Peer, error: unknown): void {
+    if (this.#lost.has(address)) return;
+    this.#lost.set(address, true);
+    this.#logger.warn({ replica: id, address, error }, 'another replica is not reached, or has broken off its answer');
+  }
+
+  heard({ id, address }: Peer): void {
+    if (!this.#lost.delete(address)) return;
+    this.#logger.info({ replica: id, address }, 'another replica is reached again');
+  }
 }

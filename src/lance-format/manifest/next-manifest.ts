@@ -23,9 +23,8 @@ import {
   update,
 } from '../messages.ts';
 import { type Decoded, decode, edit, editEach, encode, fieldOtherThan, fieldsIn, MalformedFile } from '../protobuf.ts';
-import { followingRows } from './index-coverage.ts';
 import { fragmentId, indexesIn, manifestFileOf, nameOfIndex, sectionsOf } from './parse-manifest.ts';
-import { identified, type RowPlace, rowIdsFlag } from './row-identity.ts';
+import { followingRows, identified, type RowPlace, rowIdsFlag } from './row-identity.ts';
 
 /** What is random or of its time in a version. */
 export interface VersionIdentity {

@@ -1,9 +1,9 @@
+import type { TableColumns } from '../../engine/port/column-view.ts';
 import type { HeadCommits, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeSpec } from '../../engine/port/merge-spec.ts';
 import { addressesAmong } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
-import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import { type Committed, type Counted, type Head, longestTime, unchanged } from '../../write/write.ts';
 import type { Batch } from '../batch.ts';

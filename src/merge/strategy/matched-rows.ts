@@ -7,10 +7,10 @@
  */
 import type { IpcChunk } from '../../arrow/schema/schema.ts';
 import type { ChangeLimits } from '../../engine/port/change-limits.ts';
+import type { TableColumns } from '../../engine/port/column-view.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import { addressesAmong, type RowAddressSql, rowAddress } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
-import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import type { Batch } from '../batch.ts';

@@ -10,9 +10,8 @@ import { sameType } from '../../arrow/schema/schema-rules.ts';
 import { assembleRows, type ColumnOrigin } from '../../arrow/stream/assembled-rows.ts';
 import { canEncode, DictionaryFull, EncodedColumns } from '../../arrow/stream/encoded-columns.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
-import type { ColumnView } from '../../engine/port/column-view.ts';
+import type { ColumnView, TableColumns } from '../../engine/port/column-view.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
-import type { TableColumns } from '../../engine/port/table-columns.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 
 /** A row to be written. */

@@ -2,8 +2,7 @@
  * Values of a column as JSON text. What JSON has no form for is a text: integers beyond 2^53 and decimals their digits, binary base64
  * (RFC 4648), times ISO 8601, and `NaN`, `Infinity` and `-Infinity` their names. docs/rows.md says so to users.
  */
-import { bitAt, type ColumnData } from '../../arrow/column/column-data.ts';
-import { decimalText, halfFloat } from '../../arrow/column/numbers.ts';
+import { bitAt, type ColumnData, decimalText, halfFloat } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
 import { type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
 import { paired } from '../../kernel/paired.ts';

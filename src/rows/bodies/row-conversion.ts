@@ -2,17 +2,15 @@
  * A body of JSON, NDJSON or CSV as an Arrow IPC stream, piece by piece. The first rows are held until it is known which columns there
  * are: those of a table have its types, and others the types of their values (docs/rows.md).
  */
-
 import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
 import { bytesOfMessage, endMarker } from '../../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { nearest } from '../../kernel/nearest-word.ts';
 import { paired } from '../../kernel/paired.ts';
-import type { RowFormat } from '../answer-form.ts';
-import { textFormatOf } from './body-format.ts';
+import { nearest } from '../../kernel/spelling.ts';
+import { ndjsonTypes, type RowFormat, type TextFormat, textTypes } from '../answer-form.ts';
 import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
@@ -289,3 +287,30 @@ const valuesOfRow = (fields: readonly Field[]): number =>
     const times = type.kind === 'fixed_size_list' ? type.listSize : 1;
     return sum + 1 + (type.kind === 'list' ? 0 : times * valuesOfRow(children));
   }, 0);
+
+/** The formats that a body may have besides Arrow, by its type. */
+const formats = new Map<string, TextFormat>([
+  [textTypes.json, 'json'],
+  [textTypes.csv, 'csv'],
+  ...ndjsonTypes.map((type) => [type, 'ndjson'] as const),
+]);
+
+/** Undefined for Arrow, and for bodies that do not say what they are. */
+const textFormatOf = (contentType: string | undefined): TextFormat | undefined =>
+  formats.get(contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? '');
+
+/** As `textFormatOf`, by what the type says in its parameters too: RFC 4180 has `header` for CSV. */
+export function bodyFormatOf(contentType = ''): RowFormat | undefined {
+  const format = textFormatOf(contentType);
+  if (format === undefined) return undefined;
+  const given = [...contentType.matchAll(/;\s*([\w-]+)\s*=\s*"?([^";]*)/g)];
+  const parameters = new Map(
+    given.map(([, name = '', value = '']) => [name.toLowerCase(), value.trim().toLowerCase()]),
+  );
+  const charset = parameters.get('charset') ?? 'utf-8';
+  if (!['utf-8', 'utf8', 'us-ascii'].includes(charset)) throw invalidInput('content-type: charset: rows come as UTF-8');
+  const header = (format === 'csv' && parameters.get('header')) || 'present';
+  if (header === 'absent') return 'csv-without-header';
+  if (header !== 'present') throw invalidInput('content-type: header: expected present or absent');
+  return format;
+}

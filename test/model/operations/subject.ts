@@ -1,11 +1,9 @@
 /** The service as this model drives and reads it: over HTTP alone. */
 import assert from 'node:assert/strict';
-import type { Clock } from '#src/kernel/clock.ts';
-import { systemClock } from '#src/kernel/clock.ts';
+import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import type { Answer, HeaderFields, TestService } from '#test/fixtures/service.ts';
 import { eventually } from '#test/http/eventually.ts';
-import type { Condition } from '../conditions.ts';
-import { conditionSql } from '../conditions.ts';
+import { type Condition, conditionSql } from '../conditions.ts';
 import { rowsOfFile } from '../subject.ts';
 import type { Row } from '../values.ts';
 import { type Request, tableRequest } from './operation.ts';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
+import { answerBytesOf, ResultBytes } from '#src/query/answer-orders.ts';
 import { mostReplyBytes } from '#src/query/protocol.ts';
-import { answerBytesOf, ResultBytes } from '#src/query/result-bytes.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';
 

@@ -3,12 +3,12 @@ import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import { checkWrittenColumns } from '../../../arrow/schema/schema-rules.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { noLimits } from '../../port/change-limits.ts';
+import type { TableColumns } from '../../port/column-view.ts';
 import type { Snapshot, TableStatistics } from '../../port/dataset.ts';
 import type { Projection } from '../../port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../../port/query-spec.ts';
 import type { ToTry } from '../../port/reader-work.ts';
 import { addressesAmong, type RowAddressSql } from '../../port/row-address.ts';
-import type { TableColumns } from '../../port/table-columns.ts';
 import type { DatasetHead } from '../head/dataset-head.ts';
 import { queryOf, resultsOf } from '../native/native.ts';
 import {

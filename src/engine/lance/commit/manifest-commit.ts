@@ -1,9 +1,11 @@
 import { LancegateError } from '../../../kernel/errors.ts';
-import { fenceVersion } from '../../../lance-format/manifest/fence-version.ts';
+import {
+  fenceVersion,
+  restoredVersion,
+  schemaMetadataVersion,
+} from '../../../lance-format/manifest/manifest-changes.ts';
 import type { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion, VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
-import { restoredVersion } from '../../../lance-format/manifest/restored-version.ts';
-import { schemaMetadataVersion } from '../../../lance-format/manifest/schema-metadata-version.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { fenceProperty, type ManifestChange, type ProposedManifest } from '../../port/change.ts';
 import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';

@@ -7,7 +7,7 @@
  * them, which takes a disk several times as long, and their removal makes others slower.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
@@ -21,7 +21,6 @@ import {
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
 import { transactionsBetween } from '../../../lance-format/transaction/transaction.ts';
 import { connectNative, type NativeConnection, type NativeTable, newSession } from '../native/native.ts';
-import { makeOwnFolder } from './own-folder.ts';
 import { removeIfPossible } from './version-commit.ts';
 
 /** The copy from there is on the event loop, 0.5 ms a MB. There are as many of them as commits at once. */
@@ -167,4 +166,15 @@ export function rowsIn(manifest: Buffer, folder: string): Omit<StagedRows, 'disc
     rows: fragments.reduce((sum, fragment) => sum + fragment.rows, 0),
     files: own.map(({ path }) => join(folder, 'data', path)),
   };
+}
+
+/**
+ * Makes the folder in memory again if it is gone: login managers remove it when a user leaves. Then any user may have made one of
+ * its name, or a link, who could read and replace what is put there; this throws.
+ */
+export function makeOwnFolder(path: string): void {
+  mkdirSync(path, { recursive: true, mode: 0o700 });
+  const made = lstatSync(path);
+  if (!made.isDirectory() || made.uid !== process.getuid?.())
+    throw new Error('the folder in memory is not of this user');
 }

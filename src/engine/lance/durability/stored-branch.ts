@@ -5,7 +5,7 @@
  */
 import { basename, join } from 'node:path';
 import type { BranchName } from '../../../kernel/ids.ts';
-import { branchManifest } from '../../../lance-format/manifest/branch-manifest.ts';
+import { branchManifest } from '../../../lance-format/manifest/manifest-changes.ts';
 import {
   branchFolder,
   branchRecord,

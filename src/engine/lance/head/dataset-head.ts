@@ -1,7 +1,7 @@
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
+import type { TableColumns } from '../../port/column-view.ts';
 import type { BranchHead } from '../../port/dataset.ts';
-import type { TableColumns } from '../../port/table-columns.ts';
 import type { NativeTable } from '../native/native.ts';
 import type { BranchState } from './branch-state.ts';
 import type { HeadWatch } from './head-watch.ts';

@@ -10,13 +10,12 @@ import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/r
 import { liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
 import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
-import type { ColumnView } from '../../port/column-view.ts';
+import type { ColumnView, TableColumns } from '../../port/column-view.ts';
 import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
 import { isMade } from '../../port/refusal.ts';
 import { addressesFrom, addressesIn, placeOf, type RowAddressSql } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
-import type { TableColumns } from '../../port/table-columns.ts';
 import { type BuiltVersion, liftedFrom } from '../commit/branch-commits.ts';
 import type { Build, CommitLoop, HeadManifest } from '../commit/commit-loop.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';

@@ -6,12 +6,11 @@ import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { ChangeStep } from '../../port/change.ts';
 import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
-import type { ColumnView } from '../../port/column-view.ts';
+import type { ColumnView, TableColumns } from '../../port/column-view.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
 import type { MergeSpec } from '../../port/merge-spec.ts';
 import { addressesAmong, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
-import type { TableColumns } from '../../port/table-columns.ts';
 
 /** A dataset that only the engine commits to meanwhile, as far as this process goes. */
 interface EngineDataset extends Pick<Snapshot, 'version' | 'columns' | 'select'>, EngineWrites {

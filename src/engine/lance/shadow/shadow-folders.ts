@@ -13,7 +13,7 @@ import {
 } from '../../../lance-format/manifest/manifest-files.ts';
 import { shadowManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import { changesIn, type PrivateChanges } from '../../../lance-format/transaction/transaction.ts';
-import { makeOwnFolder } from '../commit/own-folder.ts';
+import { makeOwnFolder } from '../commit/staging.ts';
 import type { NativeConnection, NativeTable } from '../native/native.ts';
 
 /** Each keeps an open dataset with its manifest, and a few files. */

@@ -9,7 +9,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
-import { fenceVersion } from '../../../lance-format/manifest/fence-version.ts';
+import { fenceVersion } from '../../../lance-format/manifest/manifest-changes.ts';
 import {
   branchFolder,
   deletionsPath,
@@ -24,7 +24,7 @@ import {
 import type { NewVersion } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest, transactionIn } from '../../../lance-format/manifest/parse-manifest.ts';
 import { fenceProperty } from '../../port/change.ts';
-import type { TableColumns } from '../../port/table-columns.ts';
+import type { TableColumns } from '../../port/column-view.ts';
 import { nothingStored, translateEngineError } from '../native/translate-errors.ts';
 import { FileSpans } from './file-spans.ts';
 import type { ObjectStore, StoredObject } from './object-store.ts';
