@@ -93,7 +93,7 @@ export async function readDistinctKeys(
   if (duplicate === undefined) return { keys, digests };
   const { row, firstRow } = duplicate;
   throw invalidInput(
-    `the source holds a key twice: ${columnsOf(on)} = ${keys.show(row)} in rows ${firstRow} and ${row}`,
+    `the source holds a key twice: ${columnsOf(on)} = ${keys.show(row)} in rows ${firstRow + 1} and ${row + 1}`,
   );
 }
 
@@ -139,7 +139,7 @@ const columnsOf = (on: readonly FieldPath[]): string => on.map(formatFieldPath).
 function requireShort({ allBytes, longest }: KeyMeasure, on: readonly FieldPath[]): void {
   if (longest.bytes > mostBytesOfOneKey) {
     throw invalidInput(
-      `the key ${columnsOf(on)} of row ${longest.row} has ${longest.bytes} bytes; a key can have ${mostBytesOfOneKey}`,
+      `the key ${columnsOf(on)} of row ${longest.row + 1} has ${longest.bytes} bytes; a key can have ${mostBytesOfOneKey}`,
     );
   }
   if (allBytes <= mostBytesOfAllKeys) return;

@@ -232,7 +232,7 @@ describe('files and tables', () => {
         ],
         [
           ['strict', file('keys.csv', 'id,n\n9,1\n9,2\n'), '--on', 'id'],
-          /keys\.csv, rows 1 to 2: the source holds a key twice: id = 9 .*; nothing is loaded\n$/,
+          /keys\.csv, rows 1 to 2: the source holds a key twice: id = 9 in rows 1 and 2 .*; nothing is loaded\n$/,
         ],
         [['strict', join(folder, 'none.csv'), '--append'], /there is no file .*none\.csv\n$/],
         [['strict', folder, '--append'], /cannot be read: it is a folder\n$/],

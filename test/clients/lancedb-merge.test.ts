@@ -198,7 +198,7 @@ describe('the LanceDB SDK merges rows', () => {
     const merge = people.mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll();
     await assert.rejects(
       merge.execute(peopleTable([person(7, 'x', 1), person(8, 'y', 1), person(7, 'z', 1)])),
-      refusal(/400/, /holds a key twice: id = 7 in rows 0 and 2/),
+      refusal(/400/, /holds a key twice: id = 7 in rows 1 and 3/),
     );
     assert.deepEqual(await stored(people), everybody);
   });

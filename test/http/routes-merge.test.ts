@@ -97,7 +97,7 @@ describe('on: the field path by which rows match', () => {
       await merge('mistakes', on, nested([4, 5, 4], 'x')),
       400,
       13,
-      /person\.address\.`zip\.code` = .*zip 4.* in rows 0 and 2/,
+      /person\.address\.`zip\.code` = .*zip 4.* in rows 1 and 3/,
     );
   });
 

@@ -73,7 +73,7 @@ describe('every type that is a key', () => {
     await service.post('/v1/table/nested/declare', {});
     const { status, body } = await service.post('/v1/table/nested/merge_insert?on=name&on=at.%60x%20y%60', stream);
     assert.equal(status, 400);
-    assert.equal(body.error, 'the source holds a key twice: name, at.x y = "a", 7 in rows 0 and 2');
+    assert.equal(body.error, 'the source holds a key twice: name, at.x y = "a", 7 in rows 1 and 3');
   });
 
   for (const { title, bytes, rows } of polarsStreams()) {
@@ -84,7 +84,7 @@ describe('every type that is a key', () => {
       await service.post(`/v1/table/${table}/declare`, {});
       const merge = () =>
         service.post(`/v1/table/${table}/merge_insert?on=id`, repeated, { 'content-encoding': 'gzip' });
-      const says = new RegExp(`^the source holds a key twice: id = "key-\\d+" in rows \\d+ and ${rows}$`);
+      const says = new RegExp(`^the source holds a key twice: id = "key-\\d+" in rows \\d+ and ${rows + 1}$`);
       assert.match(String((await merge()).body.error), says);
       assert.equal((await service.post(`/v1/table/${table}/create`, bytes)).status, 200);
       const { status, body } = await merge();
@@ -104,5 +104,5 @@ function messagesOf(stream: Buffer): Buffer[] {
 
 function assertNamesKey({ status, body }: { status: number; body: Record<string, unknown> }, row: number): void {
   assert.equal(status, 400, JSON.stringify(body));
-  assert.match(String(body.error), new RegExp(`^the source holds a key twice: k = .+ in rows \\d+ and ${row}$`));
+  assert.match(String(body.error), new RegExp(`^the source holds a key twice: k = .+ in rows \\d+ and ${row + 1}$`));
 }
