@@ -122,6 +122,21 @@ describe('rows as text', () => {
     ]);
   });
 
+  test('no rows change nothing, in merges and inserts of each format (P4)', async () => {
+    const table = newName();
+    const { version } = succeeded(await send(`${table}/create`, 'json', '[{"id":1,"name":"Ada"}]'));
+    for (const [format, text] of [
+      ['json', '[]'],
+      ['ndjson', '\n'],
+      ['csv', 'id,name\n'],
+    ] as const) {
+      const merged = succeeded(await send(`${table}/merge_insert?on=id`, format, text));
+      assert.deepEqual([merged.version, merged.num_updated_rows, merged.num_inserted_rows], [version, 0, 0]);
+      assert.equal(succeeded(await send(`${table}/insert`, format, text)).num_inserted_rows, 0);
+    }
+    assert.deepEqual(await rowsIn(table), [{ id: 1, name: 'Ada' }]);
+  });
+
   test('a value that does not fit is refused with its place, and nothing is written (P1)', async () => {
     const table = newName();
     succeeded(await send(`${table}/create`, 'ndjson', lines({ id: 1, at: '2026-01-01', v: [1, 2], s: { a: 1 } })));

@@ -15,7 +15,7 @@ import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
 import { type LeftOut, orLeftOut, type Row, type RowSource } from './row-source.ts';
-import { schemaBytes } from './schema-bytes.ts';
+import { comesAsText, schemaBytes } from './schema-bytes.ts';
 import { FieldCount, SeenValues } from './seen-values.ts';
 
 /** The columns, and the types of new ones, are those of so many rows. */
@@ -142,6 +142,8 @@ export class RowConversion {
 
   #columnsOf(rows: readonly Row[]): readonly Field[] {
     if (rows.length === 0 && this.#table === undefined) throw invalidInput('there are no rows to see columns in');
+    // Such as of a program that sends what has changed: a merge finds its key in them.
+    if (rows.length === 0 && this.#table !== undefined) return this.#table.fields.filter(comesAsText);
     const seen = new SeenColumns(this.#isCsv);
     for (const row of rows) seen.see(row);
     seen.requireNamed(this.#given);

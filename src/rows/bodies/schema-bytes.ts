@@ -40,6 +40,14 @@ export function schemaBytes(fields: readonly Field[]): Buffer {
   return bytes.subarray(0, bytes.length - bytesOfEnd);
 }
 
+export function comesAsText(field: Field): boolean {
+  try {
+    return arrowField(field, [field.name]) !== undefined;
+  } catch {
+    return false; // translated: it comes as Arrow only
+  }
+}
+
 function arrowField(field: Field, path: readonly string[]): ArrowField {
   const type = arrowType(field, path);
   const { dictionary } = field;
