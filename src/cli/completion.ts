@@ -82,7 +82,9 @@ function candidates(before: readonly string[], commands: Commands): readonly str
   if (first === 'help') return rest.length === 0 ? commands.map(({ name }) => name) : [];
   const found = commands.find((command) => command.name === first || ('alias' in command && command.alias === first));
   if (found === undefined) return [];
-  return 'run' in found ? flagsOf(found, rest.at(-1)) : candidatesIn(found, rest);
+  if (!('run' in found)) return candidatesIn(found, rest);
+  const flags = flagsOf(found, rest.at(-1));
+  return rest.length === 0 ? [...wordsIn(found.positionals ?? ''), ...flags] : flags;
 }
 
 function candidatesIn({ commands }: CommandGroup, [verb, ...rest]: readonly string[]): readonly string[] {
@@ -96,7 +98,7 @@ function flagsOf(command: Command, previous: string | undefined): readonly strin
     ? [...Object.values<Option<unknown>>(settings), ...command.options]
     : command.options;
   const given = options.find(({ flag }) => previous === `--${flag}`);
-  if (given !== undefined && given.type.arity !== 'switch') return choicesOf(given);
+  if (given !== undefined && given.type.arity !== 'switch') return wordsIn(given.type.placeholder);
   const spellings = options.flatMap(({ flag, type }) =>
     type.arity === 'switch' ? [`--${flag}`, `--no-${flag}`] : [`--${flag}`],
   );
@@ -104,5 +106,5 @@ function flagsOf(command: Command, previous: string | undefined): readonly strin
 }
 
 /** A placeholder such as `log|off|PATH` has the words that are meant as they are. */
-const choicesOf = ({ type: { placeholder } }: Option<unknown>): readonly string[] =>
+const wordsIn = (placeholder: string): readonly string[] =>
   placeholder.includes('|') ? placeholder.split('|').filter((word) => word === word.toLowerCase()) : [];

@@ -70,7 +70,10 @@ describe('the SQLite catalog', () => {
     const refused = async (text: string) => {
       await assert.rejects(open(file), (error) => {
         assert.ok(error instanceof CatalogHeld);
-        assert.equal(error.message, `The catalog ${file} is held by ${text}.`);
+        assert.equal(
+          error.message,
+          `The catalog ${file} is held by ${text}: end it, or name another folder by --data.`,
+        );
         return true;
       });
     };
@@ -188,7 +191,7 @@ describe('the SQLite catalog', () => {
     mkdirSync(join(holderFileOf(file), 'in-the-way'), { recursive: true });
     const catalog = await open(file);
     catalog.announce({ url: 'http://127.0.0.1:2333' });
-    await assert.rejects(open(file), /is held by another process\.$/);
+    await assert.rejects(open(file), /is held by another process: end it, or name another folder by --data\.$/);
     await catalog.close();
   });
 

@@ -28,6 +28,7 @@ test('flags are offered, negations only once they are begun, and settings where 
   assert.deepEqual(await offered('serve', '--no-own'), ['--no-own-issuer']);
   for (const command of ['dev', 'config', 'doctor']) assert.deepEqual(await offered(command, '--por'), ['--port']);
   assert.deepEqual(await offered('key', 'create', '--subj'), ['--subject']);
+  assert.deepEqual(await offered('completion', ''), ['bash', 'zsh', 'fish', '--help']);
 });
 
 test('the words that a flag takes are offered, also after an equals sign; files are left to the shell', async () => {

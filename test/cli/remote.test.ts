@@ -96,7 +96,7 @@ describe('commands that ask a service', () => {
 
     test('query takes a filter, columns, an order, a vector, a version', async () => {
       assert.deepEqual(await lines('query', 'people', '--where', 'id = 2', '--columns', 'name'), [{ name: 'Hopper' }]);
-      assert.deepEqual(await lines('query', 'people', '--order-by', 'id:desc', '--columns', 'id', '--limit', '1'), [
+      assert.deepEqual(await lines('query', 'people', '--order-by', 'id:DESC', '--columns', 'id', '--limit', '1'), [
         { id: 2 },
       ]);
       assert.deepEqual(await lines('query', 'people', '--version', '1', '--where', 'id=2', '--columns', 'name'), [

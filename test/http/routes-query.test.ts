@@ -176,7 +176,10 @@ describe('POST /v1/table/{id}/query', () => {
     [{ columns: { one: '1' } }, /^columns: at least one must be of the table$/],
     [{ order_by: [{ column_name: 'nope' }] }, /^order_by: the table has no column nope$/, 12],
     [{ order_by: [{ column_name: 'id' }], columns: ['text'] }, /^order_by: select the columns to order by, too/],
-    [{ full_text_query: { query: 'x' } }, /^full_text_query: no column has a full-text index$/],
+    [
+      { full_text_query: { query: 'x' } },
+      /^full_text_query: no column has a full-text index: create_index makes one, .*FTS$/,
+    ],
     [{ full_text_query: { query: 'x', columns: ['id'] } }, /^full_text_query: column id holds no text$/],
     [{ full_text_query: { query: 'x', columns: ['w'] } }, /^full_text_query: the table has no column w$/, 12],
     [{ full_text_query: { query: { combined_fields: {} } } }, /does not know "combined_fields"$/],

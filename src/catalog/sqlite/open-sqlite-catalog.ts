@@ -149,7 +149,10 @@ function heldCatalog(catalog: Catalog, path: string, holder: CatalogHolder): Omi
 function openErrorOf(path: string, error: unknown): Error {
   if (error instanceof CatalogTooNew || error instanceof CatalogUnusable) return error;
   if (isHeldByAnother(error)) {
-    return new CatalogHeld(`The catalog ${path} is held by ${showHolder(path)}.`, { cause: error });
+    const holder = showHolder(path);
+    return new CatalogHeld(`The catalog ${path} is held by ${holder}: end it, or name another folder by --data.`, {
+      cause: error,
+    });
   }
   const fault = faultOf(error) ?? (error instanceof Error ? error.message : String(error));
   return new CatalogUnusable(`The catalog ${path} cannot be opened: ${fault}.`, { cause: error });

@@ -33,6 +33,7 @@ export const serviceFlags = [
 const nextSteps: Readonly<Record<number, string>> = {
   [errorCatalogue.NamespaceNotFound.code]: '; `lancegate tables` lists what is there',
   [errorCatalogue.TableNotFound.code]: '; `lancegate tables` lists what is there',
+  [errorCatalogue.TableColumnNotFound.code]: '; `lancegate show TABLE` has its columns',
   [errorCatalogue.TableTagNotFound.code]: '; `lancegate show TABLE` has its tags',
   [errorCatalogue.TableVersionNotFound.code]: '; `lancegate versions TABLE` lists those that are there',
   [errorCatalogue.Unauthenticated.code]:

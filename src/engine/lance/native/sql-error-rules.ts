@@ -98,7 +98,7 @@ export const rowNames: Rule = [
   '{filter} takes {part} only alone, with = or IN',
 ];
 
-const noTextIndex = 'full_text_query: no column has a full-text index';
+const noTextIndex = 'full_text_query: no column has a full-text index: create_index makes one, with index_type FTS';
 
 /** What the checks before do not find: it depends on indexes. */
 export const queryRules: readonly Rule[] = [
