@@ -7,7 +7,7 @@
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { LRUCache } from 'lru-cache';
-import type { IpcFile } from '../arrow/format/ipc-file.ts';
+import { type IpcFile, ownFile } from '../arrow/format/ipc-file.ts';
 import { FileStream, rowsOfFile } from '../arrow/stream/file-stream.ts';
 import type { BranchHead, EngineWrites, Snapshot, VersionFaults } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
@@ -60,7 +60,7 @@ export async function answerOrders({ channel, openEngines, residentBytes, endAtO
       send({ kind: 'ready' });
       continue;
     }
-    if (isBusy) throw new Error('an order came while another one was under way');
+    if (isBusy) throw new LancegateError('Internal', 'an order came while another one was under way');
     isBusy = true;
     // Not awaited, so that the end of the channel is noticed at once.
     void reader.carryOut(frame).then(({ reply, bytes }) => {
@@ -143,8 +143,7 @@ class Reader {
       case 'change': {
         await requireFittingValues(dataset, work.step);
         const limits = { timeoutMs: work.timeoutMs, principal: undefined };
-        // The service has checked every one of these bytes.
-        const counts = await dataset.change(work.step, bytes as Buffer as IpcFile, limits);
+        const counts = await dataset.change(work.step, ownFile(bytes), limits); // the service has checked every byte
         return { outcome: { kind: 'changed', counts } };
       }
       case 'query':

@@ -25,7 +25,7 @@ import {
   stepsOf,
   type TypesOfSteps,
 } from './exact-values.ts';
-import { endCheck, lanceType, rangeCheck } from './number-ranges.ts';
+import { endCheck, lanceType, type RangeCheck, rangeCheck } from './number-ranges.ts';
 
 type ReadableRows = Pick<Snapshot, 'schema'> & Pick<RowQueries, 'query'>;
 
@@ -119,28 +119,23 @@ async function makesEnds(
   const isWithin = endCheck(given);
   if (given.children.length === 0 || isWithin === undefined) return false;
   if (!mayLose(expression) || infiniteByDefinition.test(expression)) return false;
-  const inputs = inputsOf(expression, (await rows.schema()).fields).filter((field) => endCheck(field) !== undefined);
-  const values = [
-    { column, expression },
-    ...inputs.map(({ name }) => ({ column: name, expression: ownSql(quoteSegment(name)) })),
-  ];
+  const inputs = inputsOf(expression, (await rows.schema()).fields).flatMap((field) => {
+    const check = endCheck(field);
+    return check === undefined ? [] : [{ column: field.name, expression: ownSql(quoteSegment(field.name)), check }];
+  });
+  const query = queryOf([{ column, expression }, ...inputs], where);
   const found = await unlessRefused(async () => {
-    for await (const file of rows.query(queryOf(values, where))) {
-      for (const columns of batchesOf(file)) if (isMade(columns, [given, ...inputs])) return true;
+    for await (const file of rows.query(query)) {
+      for (const columnAt of batchesOf(file)) {
+        const made = columnAt(0);
+        const isMadeWithin = isWithin(made);
+        const areWithin = inputs.map(({ check }, i) => check(columnAt(i + 1)));
+        if (isAny(made.length, (row) => !isMadeWithin(row) && areWithin.every((is) => is(row)))) return true;
+      }
     }
     return undefined;
   });
   return found === true;
-}
-
-/** The first field is that of what was computed. */
-function isMade(columns: ReadonlyMap<string, ColumnData>, fields: readonly Field[]): boolean {
-  const [made, ...inputs] = fields.map((field, i) => endCheck(field)!(columns.get(nameOf(i))!));
-  const { length } = columns.get(nameOf(0))!;
-  for (let row = 0; row < length; row++) {
-    if (!made!(row) && inputs.every((isWithin) => isWithin(row))) return true;
-  }
-  return false;
 }
 
 async function typesOfSteps(
@@ -195,12 +190,12 @@ async function withTypes<Kind extends Expression>(
 ): Promise<readonly Typed<Kind>[]> {
   if (values.length === 0) return [];
   const fields = await unlessRefused(async () => {
-    for await (const file of rows.query(queryOf(values, where, 0))) return readSchemaOfIpcFile(file).fields;
+    for await (const file of rows.query(queryOf(values, where, 0))) {
+      return new Map(readSchemaOfIpcFile(file).fields.map((field) => [field.name, field]));
+    }
     return undefined;
   });
-  if (fields !== undefined) {
-    return values.map((value, i) => ({ ...value, given: fields.find(({ name }) => name === nameOf(i))! }));
-  }
+  if (fields !== undefined) return values.map((value, i) => ({ ...value, given: ofValue(i, fields) }));
   if (values.length === 1) return [];
   const half = Math.ceil(values.length / 2);
   const [first, second] = [values.slice(0, half), values.slice(half)];
@@ -254,7 +249,10 @@ async function requireInRange(
   values: readonly Typed<Value>[],
   where: CheckedSql | undefined,
 ): Promise<void> {
-  const ranged = values.filter(({ given, target }) => rangeCheck(given, target) !== undefined);
+  const ranged = values.flatMap((value) => {
+    const check = rangeCheck(value.given, value.target);
+    return check === undefined ? [] : [{ ...value, check }];
+  });
   const [constant, others] = [ranged.filter(isOfAllRows), ranged.filter((value) => !isOfAllRows(value))];
   const wrong =
     (await unlessRefused(() => outOfRange(rows, constant, queryOf(constant, where, 1)))) ??
@@ -271,15 +269,16 @@ const isOfAllRows = ({ isConstant }: Value): boolean => isConstant;
 /** The first that is. */
 async function outOfRange(
   rows: ReadableRows,
-  values: readonly Typed<Value>[],
+  values: readonly Ranged[],
   query: QuerySpec,
-): Promise<Typed<Value> | undefined> {
+): Promise<Ranged | undefined> {
   if (values.length === 0) return undefined;
   for await (const file of rows.query(query)) {
-    for (const columns of batchesOf(file)) {
-      const wrong = values.find(({ given, target }, i) => {
-        const data = columns.get(nameOf(i))!;
-        return !isAll(data.length, rangeCheck(given, target)!(data));
+    for (const columnAt of batchesOf(file)) {
+      const wrong = values.find(({ check }, i) => {
+        const data = columnAt(i);
+        const isInRange = check(data);
+        return isAny(data.length, (row) => !isInRange(row));
       });
       if (wrong !== undefined) return wrong;
     }
@@ -287,16 +286,25 @@ async function outOfRange(
   return undefined;
 }
 
-function isAll(length: number, isInRange: (index: number) => boolean): boolean {
-  for (let row = 0; row < length; row++) if (!isInRange(row)) return false;
-  return true;
+type Ranged = Value & { readonly check: RangeCheck };
+
+function isAny(length: number, is: (row: number) => boolean): boolean {
+  for (let row = 0; row < length; row++) if (is(row)) return true;
+  return false;
 }
 
-/** By their names, batch by batch. */
-function batchesOf(file: IpcFile): readonly ReadonlyMap<string, ColumnData>[] {
+/** The column of each value of the query, batch by batch. */
+function batchesOf(file: IpcFile): readonly ((value: number) => ColumnData)[] {
   const { fields } = readSchemaOfIpcFile(file);
   return readFooter(file).batches.map((block) => {
-    const columns = readBatch(openBatch(file, block), fields);
-    return new Map(paired(fields, columns).map(([{ name }, data]) => [name, data]));
+    const pairs = paired(fields, readBatch(openBatch(file, block), fields));
+    const columns = new Map(pairs.map(([{ name }, data]) => [name, data]));
+    return (value) => ofValue(value, columns);
   });
+}
+
+function ofValue<Part>(value: number, parts: ReadonlyMap<string, Part>): Part {
+  const part = parts.get(nameOf(value));
+  if (part === undefined) throw new LancegateError('Internal', 'the engine has left out a column of a query');
+  return part;
 }

@@ -1,5 +1,5 @@
 /** Files on their way from a reader: one after the other, each behind its length in four bytes (little endian). */
-import type { IpcFile } from '../arrow/format/ipc-file.ts';
+import { type IpcFile, ownFile } from '../arrow/format/ipc-file.ts';
 import { mostReplyBytes } from './protocol.ts';
 
 const bytesOfLength = 4;
@@ -23,7 +23,7 @@ export async function* framedFiles(parts: AsyncIterable<Uint8Array>): AsyncGener
       at += taken.length;
       filled += taken.length;
       if (filled < target.length) break;
-      if (isFile) yield target as Buffer as IpcFile;
+      if (isFile) yield ownFile(target);
       target = isFile ? Buffer.allocUnsafe(bytesOfLength) : Buffer.allocUnsafeSlow(target.readUInt32LE());
       [filled, isFile] = [0, !isFile];
     }

@@ -1,9 +1,11 @@
 /** Which numbers the type of a column can hold, where the engine's conversion does not ask. */
 import { bitAt, type ColumnData, isText } from '../arrow/column/column-data.ts';
-import { columnLayout, type DataType, type Field } from '../arrow/schema/schema.ts';
+import { columnLayout, type DataType, elementOf, type Field } from '../arrow/schema/schema.ts';
+import { isObject } from '../kernel/json-bounds.ts';
+import { paired } from '../kernel/paired.ts';
 
 /** Of the values of one batch. */
-type RangeCheck = (data: ColumnData) => (index: number) => boolean;
+export type RangeCheck = (data: ColumnData) => (index: number) => boolean;
 
 /** undefined where every value that the engine converts from the one type to the other is in range. */
 export const rangeCheck = (given: Field, target: Field): RangeCheck | undefined => checkOf(given, target, rangeOf);
@@ -36,7 +38,7 @@ function structCheck(given: Field, target: Field, rangeOf: RangeOf): RangeCheck 
   });
   if (checks.every((check) => check === undefined)) return undefined;
   return orNull((data) => {
-    const children = checks.flatMap((check, i) => (check === undefined ? [] : [check(data.children[i]!)]));
+    const children = paired(checks, data.children).flatMap(([check, child]) => check?.(child) ?? []);
     return (index) => children.every((isInRange) => isInRange(index));
   });
 }
@@ -46,8 +48,9 @@ function listCheck({ type, children: [element] }: Field, to: Field, rangeOf: Ran
   const size = type.kind === 'fixed_size_list' ? type.listSize : undefined;
   return (
     check &&
-    orNull(({ children: [elements], offsets }) => {
-      const isInRange = check(elements!);
+    orNull((data) => {
+      const isInRange = check(elementOf(data));
+      const { offsets } = data;
       return (index) => {
         const [start, end] =
           size === undefined ? [offsets[index]!, offsets[index + 1]!] : [index * size, (index + 1) * size];
@@ -176,12 +179,14 @@ const textNumbers = ({ bytes, offsets }: ColumnData) => {
 };
 
 /** A type in Lance's dialect as far as a number in it has a range: of others nothing is asked. */
-export function lanceType(dataType: string): Pick<Field, 'type' | 'children'> {
-  const { type, length = 0, fields = [] } = JSON.parse(dataType) as LanceType;
-  const children = fields.map((field) => ({
+export const lanceType = (dataType: string): Pick<Field, 'type' | 'children'> => typeIn(JSON.parse(dataType));
+
+function typeIn(json: unknown): Pick<Field, 'type' | 'children'> {
+  const { type, length = 0, fields } = isObject(json) ? json : {};
+  const children = (Array.isArray(fields) ? fields : []).filter(isObject).map((field) => ({
     ...plainField,
-    name: field.name,
-    ...lanceType(JSON.stringify(field.type)),
+    name: String(field.name),
+    ...typeIn(field.type),
   }));
   switch (type) {
     case 'halffloat':
@@ -192,16 +197,10 @@ export function lanceType(dataType: string): Pick<Field, 'type' | 'children'> {
     case 'struct':
       return { type: { kind: type }, children };
     case 'fixed_size_list':
-      return { type: { kind: type, listSize: length }, children };
+      return { type: { kind: type, listSize: Number(length) }, children };
     default:
       return { type: { kind: 'null' }, children };
   }
-}
-
-interface LanceType {
-  readonly type: string;
-  readonly length?: number;
-  readonly fields?: readonly { readonly name: string; readonly type: LanceType }[];
 }
 
 const plainField = { nullable: true, dictionary: undefined, metadata: new Map<string, string>() };

@@ -161,8 +161,9 @@ export function expectAnswer<Kind extends Answered['kind']>(
   answered: Answered,
   kind: Kind,
 ): Extract<Answered, { readonly kind: Kind }> {
-  if (answered.kind !== kind) throw new LancegateError('Internal', 'a reader answered another question');
-  return answered as Extract<Answered, { readonly kind: Kind }>;
+  const isOfKind = (of: Answered): of is Extract<Answered, { readonly kind: Kind }> => of.kind === kind;
+  if (isOfKind(answered)) return answered;
+  throw new LancegateError('Internal', 'a reader answered another question');
 }
 
 export type Reply =
@@ -201,7 +202,7 @@ export function plainError(error: unknown): PlainError {
 export function errorOf({ kind, message, internal, retryAfterSeconds, cause }: PlainError): LancegateError {
   const known: ErrorName = Object.hasOwn(errorCatalogue, kind) ? kind : 'Internal';
   return new LancegateError(known, message, {
-    ...(cause === undefined ? {} : { cause: new Error(cause) }),
+    ...(cause === undefined ? {} : { cause }),
     ...(internal === undefined ? {} : { internal }),
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
   });
@@ -274,10 +275,12 @@ export class FrameReader {
     const headerLength = lengths.readUInt32LE(0);
     this.#left = lengths.readUInt32LE(4);
     // A header fits a predicate of the largest JSON body, escaped.
-    if (headerLength > 64 * 2 ** 20 || this.#left > this.#mostBytes) throw new Error('a message is too long');
+    if (headerLength > 64 * 2 ** 20 || this.#left > this.#mostBytes)
+      throw new LancegateError('Internal', 'a message is too long');
     const text = this.#incoming.view(headerLength) ?? (await this.#incoming.copy(headerLength));
     if (text === undefined) throw cutOff();
-    return { header: JSON.parse(text.toString()) as unknown };
+    const header: unknown = JSON.parse(text.toString());
+    return { header };
   }
 
   /** All bytes of the message, in memory of their own. */
@@ -299,7 +302,7 @@ export class FrameReader {
   }
 }
 
-const cutOff = (): Error => new Error('the channel ended in the middle of a message');
+const cutOff = (): LancegateError => new LancegateError('Internal', 'the channel ended in the middle of a message');
 
 /** The channel is not read on while so many bytes wait. */
 const mostWaitingBytes = 256 * 1024;

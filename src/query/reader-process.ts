@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Duplex, PassThrough, type Readable } from 'node:stream';
+import { Duplex, PassThrough, type Readable } from 'node:stream';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ServiceMemory } from '../memory/resident-limit.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -104,11 +104,11 @@ export class ReaderProcess {
   /** The reader's own refusal, or `ReaderDied`. `take` gets the bytes of a query's result, all but the last. */
   async ask(order: Order, rows?: Uint8Array, take?: TakeBytes): Promise<Answered> {
     if (!this.#wasReady) await this.ready;
-    if (this.#hasEnded) throw this.#died(this.#reason ?? 'exit');
+    const { pid } = this.#child;
+    if (this.#hasEnded || pid === undefined) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
     this.#take = take;
     this.#extraBytes = order.extraBytes;
-    const pid = this.#child.pid!;
     if (order.extraBytes > 0) this.#serviceMemory.countReader(pid, this.#memoryBytes);
     try {
       writeFrame(this.#channel, order, rows && [rows]);
@@ -161,7 +161,7 @@ export class ReaderProcess {
         return;
       default:
         reply satisfies never;
-        throw new Error('a reply of an unknown kind');
+        throw new LancegateError('Internal', 'a reply of an unknown kind');
     }
   }
 
@@ -238,8 +238,10 @@ function reasonOf({ signal, error }: End): ReaderDeath {
 }
 
 /** If no file descriptor is left, `stdio` is missing (the types do not say so): then a stream without effect, until 'error'. */
-const channelOf = ({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefined }): Duplex =>
-  (stdio?.[3] as Duplex | null | undefined) ?? new PassThrough();
+function channelOf({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefined }): Duplex {
+  const channel = stdio?.[3];
+  return channel instanceof Duplex ? channel : new PassThrough();
+}
 
 /** Ended by the service in normal operation. */
 const isNormal = (reason: ReaderDeath): boolean => ['idle', 'spent', 'stop', 'cancelled'].includes(reason);

@@ -139,7 +139,7 @@ export class RelayedResult implements QueryResult {
 
   #giveUp(): void {
     this.#fail(new LancegateError('TimedOut', 'the client takes the answer too slowly while others wait for a reader'));
-    this.#ending.abort(new Error('others wait for the reader of a slow client'));
+    this.#ending.abort();
   }
 
   #fail(error: unknown): void {
@@ -162,7 +162,7 @@ export class RelayedResult implements QueryResult {
       this.#isRead = true;
     } finally {
       this.#parts.spool.close();
-      if (!this.#isRead) this.#ending.abort(new Error('the result was left before its end'));
+      if (!this.#isRead) this.#ending.abort();
     }
   }
 

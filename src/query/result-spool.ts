@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { LancegateError } from '../kernel/errors.ts';
 import { type Holder, Quota } from '../memory/body-memory.ts';
 
 interface SpoolLimits {
@@ -85,9 +86,9 @@ export class ResultSpool {
   /** At most so many bytes, of those that were not read yet. */
   async read(mostBytes: number): Promise<Buffer> {
     const buffer = Buffer.allocUnsafe(Math.min(mostBytes, this.unreadBytes));
-    const { bytesRead } = await this.#file!.read(buffer, 0, buffer.length, this.#readBytes);
-    if (bytesRead < buffer.length) throw new Error('a spooled result lacks bytes');
-    this.#readBytes += bytesRead;
+    const read = await this.#file?.read(buffer, 0, buffer.length, this.#readBytes);
+    if (read?.bytesRead !== buffer.length) throw new LancegateError('Internal', 'a spooled result lacks bytes');
+    this.#readBytes += buffer.length;
     return buffer;
   }
 

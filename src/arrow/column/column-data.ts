@@ -13,6 +13,10 @@ import { type BatchBuffers, type BatchNode, bytesOfView, noBytes, noViews, openB
 /** Bit `i` of an Arrow bitmap is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
 export const bitAt = (bitmap: Uint8Array, index: number): boolean => ((bitmap[index >> 3]! >> (index & 7)) & 1) === 1;
 
+export function setBit(bitmap: Uint8Array, index: number): void {
+  bitmap[index >> 3]! |= 1 << (index & 7);
+}
+
 /** How many of the bits from `start` to before `end` are zero. */
 export function countZeros(bitmap: Uint8Array, start: number, end: number): number {
   let ones = 0;

@@ -4,6 +4,7 @@
  */
 import { Builder } from 'flatbuffers';
 import { invalidInput } from '../../kernel/errors.ts';
+import { paired } from '../../kernel/paired.ts';
 import { addCopy, exactLength, FlatTable, magic, magicAtEnd, metadataV5, prefixBytes } from './message.ts';
 
 declare const ipcFile: unique symbol;
@@ -12,6 +13,9 @@ declare const ipcFile: unique symbol;
  * (docs/engine-facts.md, "Crashes and lies"). Only `arrow/` makes them.
  */
 export type IpcFile = Buffer & { readonly [ipcFile]: true };
+
+/** A file that this service or the engine has made, or that was checked by another process of this service. */
+export const ownFile = (bytes: Buffer): IpcFile => bytes as Buffer as IpcFile;
 
 /** Where one message lies in a file, in bytes from its start. */
 export interface Block {
@@ -137,13 +141,12 @@ export function writeFile(
   const file = Buffer.alloc(end + tail.length);
   file.set(magic);
   file.set(schemaMessage, magic.length);
-  for (const [i, { head, fill }] of messages.entries()) {
-    const { offset, metaLength, bodyLength } = blocks[i]!;
+  for (const [{ head, fill }, { offset, metaLength, bodyLength }] of paired(messages, blocks)) {
     file.set(head, offset);
     fill(file.subarray(offset + metaLength, offset + metaLength + bodyLength));
   }
   file.set(tail, end);
-  return { file: file as IpcFile, ...listed };
+  return { file: ownFile(file), ...listed };
 }
 
 const signatures: readonly (readonly [Buffer, string])[] = [

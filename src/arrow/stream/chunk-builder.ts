@@ -5,7 +5,7 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import type { BodyAccount } from '../../memory/body-memory.ts';
 import { type BatchBuffers, openDictionary } from '../column/batch-buffers.ts';
-import { type Block, fileTail, type IpcFile, type MessageToWrite } from '../format/ipc-file.ts';
+import { type Block, fileTail, type MessageToWrite, ownFile } from '../format/ipc-file.ts';
 import { type FlatTable, magic, prefixBytes } from '../format/message.ts';
 import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
 import { sameType } from '../schema/schema-rules.ts';
@@ -249,7 +249,7 @@ export class ChunkBuilder {
     this.arena.append(fileTail(schemaMetadata, blocks));
     return {
       ...blocks,
-      file: this.arena.view(0, this.arena.used) as IpcFile,
+      file: ownFile(this.arena.view(0, this.arena.used)),
       schema,
       rows: this.#rows,
       decodedBytes: this.decodedBytes,

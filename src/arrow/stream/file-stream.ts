@@ -5,7 +5,7 @@
  * The files are the engine's own and are believed. A reader of the whole holds no more than one of them, and the dictionaries.
  */
 import { openBatch } from '../column/batch-buffers.ts';
-import { type Block, fileTail, type IpcFile, readFooter } from '../format/ipc-file.ts';
+import { type Block, fileTail, type IpcFile, ownFile, readFooter } from '../format/ipc-file.ts';
 import { magic, prefixBytes } from '../format/message.ts';
 import { readSchemaTable, schemaMessage } from '../schema/read-schema.ts';
 import { JoinedDictionaries } from './joined-dictionaries.ts';
@@ -15,7 +15,7 @@ export const rowsOfFile = (file: IpcFile): number =>
 
 /** The file at an address at which its buffers can be changed in place. */
 const aligned = (file: IpcFile): IpcFile =>
-  (file.byteOffset % 8 === 0 ? file : Buffer.from(Uint8Array.from(file).buffer)) as IpcFile;
+  file.byteOffset % 8 === 0 ? file : ownFile(Buffer.from(Uint8Array.from(file).buffer));
 
 export class FileStream {
   #schema: Buffer | undefined;

@@ -2,7 +2,6 @@
 import { appendFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
@@ -326,7 +325,7 @@ class LoadTarget {
     const asked = { body: { filter: '1 = 0', k: 1 }, accept: arrowFileType };
     const route = tableRoute(this.#table, 'query');
     const bytes = await this.#ask(async (service) => (await service.ask(route, asked)).arrayBuffer());
-    return readSchemaOfIpcFile(Buffer.from(bytes) as IpcFile);
+    return readSchemaOfIpcFile(Buffer.from(bytes));
   }
 
   /** Its name and its location, which does not change when the first rows bring the columns. Answers the location. */

@@ -5,6 +5,7 @@
 import { bitAt, type ColumnData, decimalText, halfFloat } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
 import { type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
+import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import type { VectorText } from '../answer-form.ts';
 import { type Cell, cell, placeOf, type WriteColumn, wordsOf } from './column-cell.ts';
@@ -22,7 +23,9 @@ const previewValues = 3;
 
 const [comma, quote, openList, closeList, openObject, closeObject] = [0x2c, 0x22, 0x5b, 0x5d, 0x7b, 0x7d];
 
-const [nullText, trueText, falseText] = ['null', 'true', 'false'].map(fixedText) as [FixedText, FixedText, FixedText];
+const nullText = fixedText('null');
+const trueText = fixedText('true');
+const falseText = fixedText('false');
 
 export const isVector = ({ type, children }: Field): boolean =>
   type.kind === 'fixed_size_list' && children[0]?.type.kind === 'float';
@@ -43,7 +46,7 @@ const writeNullable: WriteColumn<{ readonly validity: Uint8Array; readonly value
 };
 
 function presentCell(field: Field, data: ColumnData, context: CellContext): Cell {
-  if (field.dictionary !== undefined) return encoded(field, data, context);
+  if (field.dictionary !== undefined) return encoded(field, field.dictionary.index.bitWidth / 8, data, context);
   const { type } = field;
   const bytes = asBuffer(data.bytes);
   switch (type.kind) {
@@ -103,21 +106,20 @@ const writeText: WriteColumn<{ readonly source: DataView; readonly offsets: Uint
 
 /** JSON objects with a member for each field. */
 export class ObjectText implements Cell {
-  readonly #names: readonly FixedText[];
-  readonly #cells: readonly Cell[];
+  readonly #members: readonly { readonly name: FixedText; readonly value: Cell }[];
 
   constructor(fields: readonly Field[], cells: readonly Cell[]) {
-    this.#names = fields.map(({ name }, i) => fixedText(`${i === 0 ? '{' : ','}${JSON.stringify(name)}:`));
-    this.#cells = cells;
+    this.#members = paired(fields, cells).map(([{ name }, value], i) => ({
+      name: fixedText(`${i === 0 ? '{' : ','}${JSON.stringify(name)}:`),
+      value,
+    }));
   }
 
   write(out: TextOut, row: number): void {
-    const names = this.#names;
-    const cells = this.#cells;
-    if (names.length === 0) out.byte(openObject);
-    for (let i = 0; i < names.length; i++) {
-      out.fixed(names[i]!);
-      cells[i]!.write(out, row);
+    if (this.#members.length === 0) out.byte(openObject);
+    for (const { name, value } of this.#members) {
+      out.fixed(name);
+      value.write(out, row);
     }
     out.byte(closeObject);
   }
@@ -149,24 +151,20 @@ function fixedList(field: Field, size: number, data: ColumnData, context: CellCo
   };
 }
 
-function encoded(field: Field, data: ColumnData, context: CellContext): Cell {
-  const width = field.dictionary!.index.bitWidth / 8;
+function encoded(field: Field, width: number, data: ColumnData, context: CellContext): Cell {
   const values = { ...field, dictionary: undefined, nullable: true };
-  const parts = context.valuesOf(field);
-  const cells = parts.map((part) => cellOf(values, part, context));
+  const parts = context.valuesOf(field).map((part) => ({ length: part.length, value: cellOf(values, part, context) }));
   const bytes = asBuffer(data.bytes);
   const indexAt = (row: number): number =>
     width === 8 ? Number(bytes.readBigUInt64LE(row * 8)) : bytes.readUIntLE(row * width, width);
   return {
     write(out, row) {
       let index = indexAt(row);
-      const at = parts.findIndex(({ length }) => {
-        if (index < length) return true;
+      for (const { length, value } of parts) {
+        if (index < length) return value.write(out, index);
         index -= length;
-        return false;
-      });
-      if (at < 0) throw new Error('an index lies outside its dictionary');
-      cells[at]!.write(out, index);
+      }
+      throw new LancegateError('Internal', 'an index lies outside its dictionary');
     },
   };
 }
@@ -176,9 +174,9 @@ function integers(bytes: Buffer, { bitWidth, signed }: Extract<DataType, { reado
     case 8:
       return cell(signed ? new Int8Array(...placeOf(bytes, 1)) : bytes, writeInteger);
     case 16:
-      return cell(new (signed ? Int16Array : Uint16Array)(...placeOf(bytes, 2)), writeInteger);
+      return cell(signed ? new Int16Array(...placeOf(bytes, 2)) : new Uint16Array(...placeOf(bytes, 2)), writeInteger);
     case 32:
-      return cell(new (signed ? Int32Array : Uint32Array)(...placeOf(bytes, 4)), writeInteger);
+      return cell(signed ? wordsOf(bytes) : new Uint32Array(...placeOf(bytes, 4)), writeInteger);
     case 64:
       return cell({ words: wordsOf(bytes), signed }, writeLong);
   }

@@ -26,8 +26,8 @@ class ColumnCell<Column> implements Cell {
 export const cell = <Column>(column: Column, write: WriteColumn<Column>): Cell => new ColumnCell(column, write);
 
 /** Where values of a width lie. */
-export const placeOf = (bytes: Uint8Array, width: number): [ArrayBuffer, number, number] => [
-  bytes.buffer as ArrayBuffer,
+export const placeOf = (bytes: Uint8Array, width: number): [ArrayBufferLike, number, number] => [
+  bytes.buffer,
   bytes.byteOffset,
   Math.floor(bytes.length / width),
 ];

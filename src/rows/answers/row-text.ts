@@ -4,6 +4,7 @@ import { type ColumnData, readBatch } from '../../arrow/column/column-data.ts';
 import { type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
 import { readSchemaTable } from '../../arrow/schema/read-schema.ts';
 import { type Field, typeName } from '../../arrow/schema/schema.ts';
+import { paired } from '../../kernel/paired.ts';
 import type { AnswerForm, RowFormat, VectorText } from '../answer-form.ts';
 import { cellOf, isVector, ObjectText } from './cell-text.ts';
 import type { Cell } from './column-cell.ts';
@@ -51,7 +52,8 @@ export class RowText {
   *add(file: IpcFile): Generator<Buffer, void, void> {
     const { schema, dictionaries, batches } = readFooter(file);
     const all = readSchemaTable(schema).fields;
-    const fields = all.filter((field) => this.#vectors !== 'omit' || !isVector(field));
+    const isShown = (field: Field) => this.#vectors !== 'omit' || !isVector(field);
+    const fields = all.filter(isShown);
     if (!this.#isBegun) this.#out.raw(Buffer.from(this.#head(fields)));
     this.#isBegun = true;
     const valuesOf = (field: Field): readonly ColumnData[] =>
@@ -61,9 +63,8 @@ export class RowText {
         .flatMap(({ values }) => readBatch(values, [{ ...field, dictionary: undefined, nullable: true }]));
     for (const block of batches) {
       const batch = openBatch(file, block);
-      const data = readBatch(batch, all);
-      const cells = fields.map((field) =>
-        cellOf(field, data[all.indexOf(field)]!, { vectors: this.#vectors, valuesOf }),
+      const cells = paired(all, readBatch(batch, all)).flatMap(([field, data]) =>
+        isShown(field) ? [cellOf(field, data, { vectors: this.#vectors, valuesOf })] : [],
       );
       yield* this.#lines(this.#isCsv ? new CsvLine(cells) : new ObjectText(fields, cells), batch.rows);
     }
@@ -128,11 +129,12 @@ class CsvLine {
   }
 
   write(out: TextOut, row: number): void {
-    const cells = this.#cells;
-    for (let i = 0; i < cells.length; i++) {
-      if (i > 0) out.byte(comma);
+    let isFirst = true;
+    for (const cell of this.#cells) {
+      if (!isFirst) out.byte(comma);
+      isFirst = false;
       const start = out.at;
-      cells[i]!.write(out, row);
+      cell.write(out, row);
       toCsv(out, start);
     }
   }
@@ -148,7 +150,7 @@ function toCsv(out: TextOut, start: number): void {
   if (first === quote && out.unquoted(start)) return;
   const json = out.bytes.toString('utf8', start, out.at);
   out.at = start;
-  out.raw(Buffer.from(csvText(first === quote ? (JSON.parse(json) as string) : json)));
+  out.raw(Buffer.from(csvText(first === quote ? String(JSON.parse(json)) : json)));
 }
 
 const csvText = (text: string): string =>

@@ -1,5 +1,5 @@
 /** Given of a client's rows as columns of Arrow, of types that are given. A value that does not fit is refused with its place. */
-import type { ColumnData } from '../../arrow/column/column-data.ts';
+import { type ColumnData, setBit } from '../../arrow/column/column-data.ts';
 import { formatFieldPath } from '../../arrow/schema/field-path.ts';
 import { bytesOfBits, columnLayout, type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
 import { invalidInput, type LancegateError } from '../../kernel/errors.ts';
@@ -47,16 +47,15 @@ export class ColumnMaker {
     if (field.dictionary !== undefined) return this.#encoded(field, field.dictionary, given, isText);
     const { values } = given;
     const length = values.length;
-    const nulls = new Uint8Array(bytesOfBits(length)).fill(0xff);
+    const validity = new Uint8Array(bytesOfBits(length));
     let hasNull = false;
     for (let i = 0; i < length; i++) {
-      if (values[i] !== null && values[i] !== undefined) continue;
-      if (!field.nullable) throw this.#refuse(given, i, 'is missing or NULL, which the table does not allow in it');
-      hasNull = true;
-      nulls[i >> 3]! &= ~(1 << (i & 7));
+      if (!isNone(values[i])) setBit(validity, i);
+      else if (field.nullable) hasNull = true;
+      else throw this.#refuse(given, i, 'is missing or NULL, which the table does not allow in it');
     }
     const made = this.#present(field, given, isText);
-    return { length, validity: hasNull ? nulls : undefined, ...made };
+    return { length, validity: hasNull ? validity : undefined, ...made };
   }
 
   #present(field: Field, given: Given, isText: boolean): Omit<ColumnData, 'length' | 'validity'> {
@@ -104,7 +103,8 @@ export class ColumnMaker {
       if (bytes === undefined) throw this.#unfit(field.type, given, i);
       return bytes;
     });
-    for (const [i, { length }] of parts.entries()) offsets[i + 1] = offsets[i]! + length;
+    let end = 0;
+    for (const [i, { length }] of parts.entries()) offsets[i + 1] = end += length;
     return { bytes: Buffer.concat(parts), offsets };
   }
 
@@ -236,9 +236,16 @@ const isDeep = (value: unknown, depth = 0): boolean =>
   value !== null &&
   (depth > mostDepth || Object.values(value).some((each) => isDeep(each, depth + 1)));
 
-/** Numbers with all their digits, as they came. TypeScript's library does not know `rawJSON` yet. */
+declare global {
+  /** TypeScript's library does not know it yet. */
+  interface JSON {
+    rawJSON(text: string): unknown;
+  }
+}
+
+/** Numbers with all their digits, as they came. */
 const digitsOfBigints = (_key: string, value: unknown): unknown =>
-  typeof value === 'bigint' ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(value)) : value;
+  typeof value === 'bigint' ? JSON.rawJSON(String(value)) : value;
 
 function nestedIn(value: unknown): unknown {
   if (typeof value !== 'string') return value;

@@ -30,5 +30,6 @@ export function columnOfType(name: string, type: string): Field | undefined {
     const item = { ...plain({ kind: 'float', bitWidth: 32 }), name: 'item' };
     return plain({ kind: 'fixed_size_list', listSize: Number(length) }, [item]);
   }
-  return Object.hasOwn(scalars, type) ? plain(scalars[type]!) : undefined;
+  const scalar = Object.hasOwn(scalars, type) ? scalars[type] : undefined;
+  return scalar && plain(scalar);
 }

@@ -12,7 +12,7 @@ import { RowConversion } from './row-conversion.ts';
 /** One message to the thread. It is answered before the next one of its body is sent. */
 export type ToConvert = { readonly body: number } & (
   | { readonly kind: 'begin'; readonly format: RowFormat; readonly table: Schema | undefined }
-  | { readonly kind: 'add'; readonly bytes: Uint8Array }
+  | { readonly kind: 'add'; readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly kind: 'more' | 'end' | 'leave' }
 );
 
@@ -57,7 +57,7 @@ export class Conversions {
     if (!this.#begun.has(message.body)) throw threadEnded();
     const waiting = Promise.withResolvers<ConvertedParts>();
     this.#waiting.set(message.body, waiting);
-    this.#running().postMessage(message, message.kind === 'add' ? [message.bytes.buffer as ArrayBuffer] : []);
+    this.#running().postMessage(message, message.kind === 'add' ? [message.bytes.buffer] : []);
     return waiting.promise;
   }
 
@@ -76,7 +76,7 @@ export class Conversions {
     thread.unref();
     thread.on('message', (converted: Converted) => this.#answered(converted));
     thread.on('error', (error) => this.#ended(thread, error));
-    thread.on('exit', () => this.#ended(thread, new Error('the thread ended')));
+    thread.on('exit', () => this.#ended(thread));
     this.#thread = thread;
     return thread;
   }
@@ -90,7 +90,7 @@ export class Conversions {
   }
 
   /** The next body has another thread. */
-  #ended(thread: Worker, cause: Error): void {
+  #ended(thread: Worker, cause?: Error): void {
     if (this.#thread !== thread) return;
     this.#thread = undefined;
     const error = threadEnded(cause);
@@ -113,7 +113,7 @@ const tooLarge = (mostBytes: number): LancegateError =>
   new LancegateError('BodyTooLarge', `the text has more than the ${mostBytes} bytes that this service accepts`);
 
 /** In memory of its own, which can go to the thread. A client may send each byte alone, and each costs a message there. */
-function joined(pieces: readonly Uint8Array[], length: number): Uint8Array {
+function joined(pieces: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);
   let at = 0;
   for (const piece of pieces) {
@@ -177,7 +177,7 @@ class TextConversion {
   }
 
   /** Begins in the thread with the first bytes. */
-  async *#add(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
+  async *#add(bytes: Uint8Array<ArrayBuffer>): AsyncGenerator<Uint8Array, void, void> {
     const body = this.#body;
     if (!this.#isInThread) {
       this.#isInThread = true;

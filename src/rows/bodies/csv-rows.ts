@@ -82,7 +82,8 @@ export class CsvRows implements RowSource {
   #read(): Row[] {
     this.#require();
     const rows: Row[] = [];
-    for (let read = this.#parser.read() as CsvRead; read !== null; read = this.#parser.read() as CsvRead) {
+    const next = () => this.#parser.read() as CsvRead;
+    for (let read = next(); read !== null; read = next()) {
       const { record: cells, info } = read;
       this.#line = info.lines;
       const isEmpty = cells.length === 1 && cells[0] === null;

@@ -1,4 +1,5 @@
 /** Values of one width, as Arrow has them. */
+import { setBit } from '../../arrow/column/column-data.ts';
 import type { DataType } from '../../arrow/schema/schema.ts';
 import { parseClock, parseDays, parseDuration, parseTimestamp } from './time-values.ts';
 
@@ -25,7 +26,7 @@ export function writerOf(type: DataType, bytes: Uint8Array, isText: boolean): Wr
       return (value, i) => {
         const truth = isText ? truthOf(value) : value;
         if (typeof truth !== 'boolean') return false;
-        if (truth) view[i >> 3]! |= 1 << (i & 7);
+        if (truth) setBit(view, i);
         return true;
       };
     case 'int':

@@ -1,5 +1,6 @@
 /** Rows of JSON: an array of objects, or an object in each line (NDJSON). */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { type LeftOut, mostRowBytes, orLeftOut, type Row, type RowSource, rowTooLong } from './row-source.ts';
 
 const newline = 0x0a;
@@ -69,11 +70,12 @@ export class JsonRows implements RowSource {
     const rows: Row[] = [];
     let start = this.#depth > 0 ? 0 : -1;
     for (let at = 0; at < bytes.length; at++) {
+      const byte = bytes[at]!;
       if (this.#depth === 0) {
-        if (this.#begins(bytes[at]!)) start = at;
+        if (this.#begins(byte)) start = at;
         continue;
       }
-      if (!this.#ends(bytes[at]!)) continue;
+      if (!this.#ends(byte)) continue;
       this.#keep(bytes.subarray(start, at + 1));
       const row = this.#row();
       if (row !== undefined) rows.push(row);
@@ -166,9 +168,7 @@ function requireFewValues(text: string, place: string): void {
 function rowOf(text: string, place: string): Row {
   requireFewValues(text, place);
   const values = parsed(text, place);
-  if (typeof values === 'object' && values !== null && !Array.isArray(values)) {
-    return { values: values as Row['values'], place };
-  }
+  if (isObject(values)) return { values, place };
   throw invalidInput(`${place}: a row is an object, {"column": value, …}`);
 }
 
@@ -185,12 +185,11 @@ function parsed(text: string, place: string): unknown {
 
 /** Integers beyond 2^53 are bigints. Reviving is slow, and only those of 16 digits or more lose any. */
 export const parseExactly = (text: string): unknown =>
-  /(?<![\d.])\d{16}/.test(text) ? JSON.parse(text, keepLongIntegers as Reviver) : JSON.parse(text);
+  /(?<![\d.])\d{16}/.test(text) ? JSON.parse(text, keepLongIntegers) : JSON.parse(text);
 
 /** TypeScript's library does not know the third argument yet. */
-type Reviver = (key: string, value: unknown) => unknown;
-
-function keepLongIntegers(_key: string, value: unknown, context: { readonly source?: string }): unknown {
+function keepLongIntegers(_key: string, value: unknown, context?: { readonly source?: string }): unknown {
   if (typeof value !== 'number' || Number.isSafeInteger(value)) return value;
-  return /^-?\d+$/.test(context.source ?? '') ? BigInt(context.source!) : value;
+  const { source = '' } = context ?? {};
+  return /^-?\d+$/.test(source) ? BigInt(source) : value;
 }

@@ -268,16 +268,16 @@ function fieldSeen(field: Field, seen: SeenValues): Field {
 /** Most rows have their columns in one order. */
 function valuesByColumn(fields: readonly Field[], rows: readonly Row[]): readonly (readonly unknown[])[] {
   const columns = fields.map(() => new Array<unknown>(rows.length).fill(null));
-  const places = new Map(fields.map(({ name }, i) => [name, i]));
+  const byName = new Map(paired(fields, columns).map(([{ name }, column]) => [name, column]));
   for (const [row, { values, place }] of rows.entries()) {
     for (const name of Object.keys(values)) {
-      const column = places.get(name);
+      const column = byName.get(name);
       if (column === undefined) {
         throw invalidInput(
           `${place}: column ${JSON.stringify(name)} is in none of the first rows, of which the columns are taken (${firstRows} rows, or ${firstBytes} bytes); name it in one of them, with null where it has no value, or load the file with --types ${name}=TYPE`,
         );
       }
-      columns[column]![row] = values[name];
+      column[row] = values[name];
     }
   }
   return columns;

@@ -26,7 +26,7 @@ import {
   Utf8,
 } from 'apache-arrow';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
-import { type Field, typeName } from '../../arrow/schema/schema.ts';
+import { elementOf, type Field, typeName } from '../../arrow/schema/schema.ts';
 
 const units = { s: TimeUnit.SECOND, ms: TimeUnit.MILLISECOND, us: TimeUnit.MICROSECOND, ns: TimeUnit.NANOSECOND };
 const precisions = { 16: Precision.HALF, 32: Precision.SINGLE, 64: Precision.DOUBLE };
@@ -60,7 +60,7 @@ function arrowField(field: Field, path: readonly string[]): ArrowField {
 
 function arrowType(field: Field, path: readonly string[]): ArrowType {
   const { type } = field;
-  const children = () => field.children.map((child) => arrowField(child, [...path, child.name]));
+  const inner = (child: Field) => arrowField(child, [...path, child.name]);
   switch (type.kind) {
     case 'bool':
       return new Bool();
@@ -90,11 +90,11 @@ function arrowType(field: Field, path: readonly string[]): ArrowType {
     case 'duration':
       return new Duration(units[type.unit]);
     case 'list':
-      return new List(children()[0]!);
+      return new List(inner(elementOf(field)));
     case 'fixed_size_list':
-      return new FixedSizeList(type.listSize, children()[0]!);
+      return new FixedSizeList(type.listSize, inner(elementOf(field)));
     case 'struct':
-      return new Struct(children());
+      return new Struct(field.children.map(inner));
     case 'null':
     case 'large_list':
     case 'map':

@@ -1,6 +1,7 @@
 /** What the values of a column have in common, and so the type that it gets. docs/rows.md has the rule for users. */
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { parseMoment } from './time-values.ts';
 
 type Kind = 'bool' | 'int' | 'long' | 'float' | 'date' | 'timestamp' | 'zoned' | 'text' | 'list' | 'object';
@@ -53,10 +54,9 @@ export class SeenValues {
     }
     if (depth > mostDepth) throw invalidInput(`${place}: values are nested more than ${mostDepth} deep`);
     const read = this.#isText && typeof value === 'string' ? valueOfText(value) : value;
-    const kind = kindOf(read);
-    this.#kinds.add(kind);
-    if (kind === 'list') this.#seeItems(read as readonly unknown[], place, depth);
-    if (kind === 'object') this.#seeFields(read as object, place, depth);
+    this.#kinds.add(kindOf(read));
+    if (Array.isArray(read)) this.#seeItems(read, place, depth);
+    else if (isObject(read)) this.#seeFields(read, place, depth);
   }
 
   #seeItems(items: readonly unknown[], place: string, depth: number): void {
@@ -95,11 +95,12 @@ export class SeenValues {
     if (are('date')) return made({ kind: 'date', unit: 'day' });
     if (are('timestamp')) return made({ kind: 'timestamp', unit: 'us', timezone: undefined });
     if (are('zoned')) return made({ kind: 'timestamp', unit: 'us', timezone: 'UTC' });
-    if (are('list')) {
+    const items = this.#items;
+    if (items !== undefined && are('list')) {
       const [listSize = 0] = this.#lengths;
-      const isVector = isColumn && this.#lengths.size === 1 && listSize > 0 && this.#items!.areNumbers;
+      const isVector = isColumn && this.#lengths.size === 1 && listSize > 0 && items.areNumbers;
       if (isVector) return made({ kind: 'fixed_size_list', listSize }, [itemOf(made({ kind: 'float', bitWidth: 32 }))]);
-      return made({ kind: 'list' }, [this.#items!.field('item', false)]);
+      return made({ kind: 'list' }, [items.field('item', false)]);
     }
     if (are('object') && this.#fields.size > 0) {
       return made(

@@ -71,7 +71,8 @@ export function parseTimestamp(text: string, unit: TimeUnit, hasZone: boolean): 
 /** Since midnight. */
 export function parseClock(text: string, unit: TimeUnit): bigint | undefined {
   const [, hour, minute, second = '0', fraction = ''] = clock.exec(text) ?? [];
-  const seconds = hour === undefined ? undefined : clockSeconds(hour, minute!, second);
+  if (hour === undefined || minute === undefined) return undefined;
+  const seconds = clockSeconds(hour, minute, second);
   return seconds === undefined ? undefined : inUnit(seconds, Number(fraction.padEnd(9, '0')), unit);
 }
 

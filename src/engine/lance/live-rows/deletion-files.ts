@@ -1,6 +1,6 @@
 /** The files in which deletion vectors lie, as Lance and this service write them. */
 import { readFileSync } from 'node:fs';
-import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { ownFile } from '../../../arrow/format/ipc-file.ts';
 import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
 import { readKeys } from '../../../keys/key-columns.ts';
 import { deletionsPath } from '../../../lance-format/manifest/manifest-files.ts';
@@ -29,7 +29,7 @@ export function readDeletedOffsets(
 
 /** An Arrow file of one column of numbers with 32 bits. */
 function listedOffsets(file: Buffer): Uint32Array {
-  const { rows, columns } = readKeys(chunkOfFile(file as IpcFile), [{ segments: ['row_id'] }]);
+  const { rows, columns } = readKeys(chunkOfFile(ownFile(file)), [{ segments: ['row_id'] }]);
   const { bytes } = columns[0]!.values;
   if (bytes.length !== rows * Uint32Array.BYTES_PER_ELEMENT) throw new MalformedFile('deletions of another type');
   return new Uint32Array(Uint8Array.from(bytes).buffer);

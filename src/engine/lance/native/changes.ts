@@ -1,5 +1,5 @@
 /** Runs the steps of a change on a table of the engine's, which commits one version for each. */
-import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { type IpcFile, ownFile } from '../../../arrow/format/ipc-file.ts';
 import { shownCharacters } from '../../../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
 import type { ChangeStep } from '../../port/change.ts';
@@ -8,7 +8,7 @@ import type { NativeMergeBuilder, NativeTable } from './native.ts';
 import type { EngineCall } from './translate-errors.ts';
 
 const nothing = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
-const empty = Buffer.alloc(0) as Buffer as IpcFile;
+const empty = ownFile(Buffer.alloc(0));
 
 /** `file`: see `ChangeStep`. Only a merge heeds `timeoutMs`. */
 export async function runStep(
