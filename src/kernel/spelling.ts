@@ -1,4 +1,5 @@
 import type { Location } from './ids.ts';
+import { paired } from './paired.ts';
 
 /** The known word nearest to a mistyped one, if it is near enough to be meant. */
 export function nearest(word: string, known: Iterable<string>): string | undefined {
@@ -17,16 +18,18 @@ export function didYouMean(word: string, known: Iterable<string>, show: (found: 
 
 /** Levenshtein distance, one row at a time. */
 export function editDistance(a: string, b: string): number {
-  let above = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (let row = 1; row <= a.length; row += 1) {
-    const current = [row];
-    for (let column = 1; column <= b.length; column += 1) {
-      const replaced = above[column - 1]! + (a[row - 1] === b[column - 1] ? 0 : 1);
-      current.push(Math.min(replaced, above[column]! + 1, current[column - 1]! + 1));
-    }
-    above = current;
+  let above = Array.from(b, (_, column) => column + 1);
+  let distance = above.length;
+  for (const [row, letter] of [...a].entries()) {
+    let aboveLeft = row;
+    distance = row + 1;
+    above = paired([...b], above).map(([other, aboveIt]) => {
+      distance = Math.min(aboveLeft + (letter === other ? 0 : 1), aboveIt + 1, distance + 1);
+      aboveLeft = aboveIt;
+      return distance;
+    });
   }
-  return above[b.length]!;
+  return distance;
 }
 
 /** `loose`: the file system treats names that differ only in case or Unicode form as equal. */

@@ -43,8 +43,8 @@ export class Keys {
 
   /** The value of one key column as SQL, or undefined for NULL. */
   sqlLiteral(row: number, column: number): string | undefined {
-    const of = this.columns[column]!;
-    return of.nulls?.[row] === 1 ? undefined : sqlLiteral(of, row);
+    const of = this.columns[column];
+    return of === undefined || of.nulls?.[row] === 1 ? undefined : sqlLiteral(of, row);
   }
 
   /** All values of one key column that are not NULL, each once, as SQL for `path IN (…)`. */
@@ -161,8 +161,9 @@ export async function findDuplicate(
     if (keys.isNull(row)) continue;
     const newKey = known.size;
     const key = known.add(digests, row);
-    if (key === newKey) rowOf[key] = row;
-    else if (keys.isEqual(rowOf[key]!, row)) return { row, firstRow: rowOf[key]! };
+    const firstRow = key === newKey ? undefined : rowOf[key];
+    if (firstRow === undefined) rowOf[key] = row;
+    else if (keys.isEqual(firstRow, row)) return { row, firstRow };
   }
   return undefined;
 }

@@ -1,5 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { bytesOfBits, columnLayout } from '../arrow/schema/schema.ts';
+import { LancegateError } from '../kernel/errors.ts';
+import { paired } from '../kernel/paired.ts';
 import { type KeyColumn, type KeyValues, measureKeys } from './key-values.ts';
 
 /**
@@ -35,7 +37,8 @@ export class KeyHasher {
 
   /** `secret` is eight random words. */
   constructor(secret: Uint32Array) {
-    if (secret.length < secretWords) throw new Error(`a secret of ${secret.length} words is too short`);
+    if (secret.length < secretWords)
+      throw new LancegateError('Internal', `a secret of ${secret.length} words is too short`);
     this.#cipher = new Speck(secret.subarray(0, 4));
     this.#hash = new SipHash(secret.subarray(4, 8));
   }
@@ -119,13 +122,11 @@ export class Speck {
 
   /** `key` has four words. */
   constructor(key: Uint32Array) {
-    let [roundKey = 0] = key;
-    const rest = key.slice(1, 4);
+    let [roundKey = 0, first = 0, second = 0, third = 0] = key;
     for (let round = 0; round < rounds; round++) {
       this.#roundKeys[round] = roundKey;
-      const word = rest[round % 3]!;
-      const mixed = (rotateRight(word, 8) + roundKey) ^ round;
-      rest[round % 3] = mixed;
+      const mixed = (rotateRight(first, 8) + roundKey) ^ round;
+      [first, second, third] = [second, third, mixed];
       roundKey = rotateRight(roundKey, 29) ^ mixed;
     }
   }
@@ -158,10 +159,8 @@ export class SipHash {
 
   /** `key` has four words. */
   constructor(key: Uint32Array) {
-    const [v0 = 0, w0 = 0, v1 = 0, w1 = 0, v2 = 0, w2 = 0, v3 = 0, w3 = 0] = Int32Array.from(
-      initialState,
-      (word, i) => word ^ key[i % 4]!,
-    );
+    const mixed = paired(initialState, [...key, ...key]).map(([word, ofKey]) => word ^ ofKey);
+    const [v0 = 0, w0 = 0, v1 = 0, w1 = 0, v2 = 0, w2 = 0, v3 = 0, w3 = 0] = mixed;
     this.#initial = { v0, w0, v1: v1 ^ 0xee, w1, v2, w2, v3, w3 };
   }
 
@@ -226,7 +225,8 @@ export class SipHash {
 /** The lowest bytes of a word; `bytes` below 1 means none. */
 function lowest(message: Uint32Array, word: number, bytes: number): number {
   if (bytes <= 0) return 0;
-  return bytes >= 4 ? message[word]! : message[word]! & ((1 << (8 * bytes)) - 1);
+  const all = message[word]!;
+  return bytes >= 4 ? all : all & ((1 << (8 * bytes)) - 1);
 }
 
 /** Carried from the lower half of `a + b = sum` into the upper one. */

@@ -39,7 +39,7 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
     throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
   if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
   try {
-    return readColumn(chunk, chain);
+    return readColumn(chunk, chain, field);
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;
     throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });
@@ -59,8 +59,7 @@ const typesOfNoKey = new Set<DataType['kind']>([
 /** The engine reads the names of keys as SQL, but for those in structs, which never reach it. */
 const isMisread = ({ segments }: FieldPath): boolean => segments.length === 1 && /^\*$|"/.test(segments[0] ?? '');
 
-function readColumn(chunk: IpcChunk, chain: readonly Field[]): KeyColumn {
-  const field = chain.at(-1)!;
+function readColumn(chunk: IpcChunk, chain: readonly Field[], field: Field): KeyColumn {
   const columns = chunk.batches.map((block) =>
     readNestedColumn(openBatch(chunk.file, block), chunk.schema.fields, chain),
   );
@@ -98,7 +97,7 @@ function markNulls(nulls: Uint8Array, bits: Uint8Array): void {
 function valuesOf(data: ColumnData, field: Field): KeyValues {
   const { bytes, offsets, length } = data;
   const { offsetBytes, valueBits } = columnLayout(field);
-  if (valueBits === undefined) throw new Error(`${field.type.kind} values are no keys`);
+  if (valueBits === undefined) throw new LancegateError('Internal', `${field.type.kind} values are no keys`);
   if (offsetBytes > 0)
     return { form: 'variable', bytes, starts: offsets.subarray(0, length), ends: offsets.subarray(1) };
   if (valueBits === 1) return { form: 'fixed', widthBytes: 1, bytes: bitValues(data) };
@@ -155,7 +154,7 @@ function readDictionary(chunk: IpcChunk, field: Field, id: bigint): ColumnValues
 
 /** Replaces indices by what they stand for; a NULL in the dictionary is a NULL in the column. */
 function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dictionary: ColumnValues): KeyValues {
-  if (indices.form !== 'fixed') throw new Error('indices have one width');
+  if (indices.form !== 'fixed') throw new LancegateError('Internal', 'indices have one width');
   const { bytes, widthBytes } = indices;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const isSigned = field.dictionary?.index.signed ?? true;

@@ -24,8 +24,8 @@ type Fields = Readonly<Record<string, MessageField>>;
 
 interface MessageTable<Known extends Fields> {
   readonly fields: Known;
-  /** By field number. */
-  readonly names: readonly (keyof Known | undefined)[];
+  /** By their numbers. */
+  readonly known: readonly ({ readonly name: string; readonly field: MessageField } | undefined)[];
 }
 
 type ValueOf<Of> =
@@ -66,29 +66,30 @@ export const repeated = <Kind extends keyof FieldValues>({
 export const packed = (number: number): MessageField<'packed', true> => repeated(single('packed')(number));
 
 export function messageTable<Known extends Fields>(fields: Known): MessageTable<Known> {
-  const names: (keyof Known | undefined)[] = [];
-  for (const name of Object.keys(fields)) names[fields[name]!.number] = name;
-  return { fields, names };
+  const known: { name: string; field: MessageField }[] = [];
+  for (const [name, field] of Object.entries(fields)) known[field.number] = { name, field };
+  return { fields, known };
 }
 
 /** Throws `MalformedFile`. `only`: the other fields are skipped. */
 export function decode<Known extends Fields>(
-  { fields, names }: MessageTable<Known>,
+  { known }: MessageTable<Known>,
   encoded: Uint8Array,
   only?: readonly (keyof Known)[],
 ): Decoded<MessageTable<Known>> {
-  const decoded: { [Name in keyof Known]?: unknown } = {};
+  const decoded: Record<string, unknown> = {};
   const reader = new WireReader(encoded);
   for (let number = reader.next(); number !== undefined; number = reader.next()) {
-    const name = names[number];
-    if (name === undefined || only?.includes(name) === false) {
+    const found = known[number];
+    if (found === undefined || only?.includes(found.name) === false) {
       reader.skip();
       continue;
     }
-    const { kind, isRepeated } = fields[name]!;
-    if (!isRepeated) decoded[name] = reader[kind]();
-    else if (decoded[name] === undefined) decoded[name] = [reader[kind]()];
-    else (decoded[name] as unknown[]).push(reader[kind]());
+    const { kind, isRepeated } = found.field;
+    const value = reader[kind]();
+    const before = decoded[found.name];
+    if (isRepeated && Array.isArray(before)) before.push(value);
+    else decoded[found.name] = isRepeated ? [value] : value;
   }
   return decoded as Decoded<MessageTable<Known>>;
 }
@@ -115,13 +116,13 @@ export function fieldOtherThan(numbers: readonly number[], encoded: Uint8Array):
 /** In the order of the table. A field that is `undefined` is left out. */
 export function encode<Known extends Fields>(table: MessageTable<Known>, values: Decoded<MessageTable<Known>>): Buffer {
   const writer = new WireWriter();
-  for (const name of Object.keys(table.fields)) write(writer, table.fields[name]!, values[name as keyof typeof values]);
+  for (const [name, field] of Object.entries(table.fields)) write(writer, field, valueIn(values, name));
   return writer.finish();
 }
 
 /** The message with other values in the fields that `changes` names; one that is `undefined` there is removed. */
 export function edit<Known extends Fields>(
-  { fields, names }: MessageTable<Known>,
+  { fields, known }: MessageTable<Known>,
   encoded: Uint8Array,
   changes: Decoded<MessageTable<Known>>,
 ): Buffer {
@@ -129,15 +130,18 @@ export function edit<Known extends Fields>(
   const reader = new WireReader(encoded);
   const left = new Set(Object.keys(changes));
   for (let number = reader.next(); number !== undefined; number = reader.next()) {
-    const name = names[number] as string | undefined;
-    if (name === undefined || !Object.hasOwn(changes, name)) {
+    const found = known[number];
+    if (found === undefined || !Object.hasOwn(changes, found.name)) {
       writer.raw(reader.raw());
       continue;
     }
     reader.skip();
-    if (left.delete(name)) write(writer, fields[name]!, changes[name as keyof typeof changes]);
+    if (left.delete(found.name)) write(writer, found.field, valueIn(changes, found.name));
   }
-  for (const name of left) write(writer, fields[name]!, changes[name as keyof typeof changes]);
+  for (const name of left) {
+    const field = fields[name];
+    if (field !== undefined) write(writer, field, valueIn(changes, name));
+  }
   return writer.finish();
 }
 
@@ -149,14 +153,14 @@ type Edits<Known extends Fields> = {
 
 /** The message with each message edited that the fields named in `edits` hold. */
 export function editEach<Known extends Fields>(
-  { names }: MessageTable<Known>,
+  { known }: MessageTable<Known>,
   encoded: Uint8Array,
   edits: Edits<Known>,
 ): Buffer {
   const writer = new WireWriter();
   const reader = new WireReader(encoded);
   for (let number = reader.next(); number !== undefined; number = reader.next()) {
-    const editOne = edits[names[number] as keyof Edits<Known>];
+    const editOne = edits[known[number]?.name as keyof Edits<Known>];
     if (editOne === undefined) writer.raw(reader.raw());
     else writer.bytes(number, editOne(reader.bytes()));
   }
@@ -165,9 +169,10 @@ export function editEach<Known extends Fields>(
 
 function write(writer: WireWriter, { number, kind, isRepeated }: MessageField, value: unknown): void {
   if (value === undefined) return;
-  if (!isRepeated) writer[kind](number, value as never);
-  else for (const each of value as readonly unknown[]) writer[kind](number, each as never);
+  for (const each of isRepeated && Array.isArray(value) ? value : [value]) writer[kind](number, each as never);
 }
+
+const valueIn = <Values extends object>(values: Values, name: string): unknown => values[name as keyof Values];
 
 /** Bytes that are not what they should be; `message` says how, for the log. */
 export class MalformedFile extends Error {

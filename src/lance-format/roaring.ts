@@ -79,8 +79,12 @@ export function bitmapOfValues(values: readonly number[]): Buffer {
 
 function inBits(values: readonly number[]): ChunkValues {
   const bits = new Uint32Array(bitmapBytes / 4);
-  for (const value of values) bits[(value & 0xffff) >>> 5]! |= 1 << (value & 31);
+  for (const value of values) setBitOf(bits, value & 0xffff);
   return { bits, count: values.length };
+}
+
+export function setBitOf(words: Uint32Array, value: number): void {
+  words[value >> 5]! |= 1 << (value & 31);
 }
 
 const countOf = (values: ChunkValues): number => ('list' in values ? values.list.length : values.count);

@@ -44,7 +44,8 @@ async function next(): Promise<FromFile> {
 
 function answer(said: FromFile): void {
   const large = 'messages' in said ? said.messages.filter(({ bytes }) => bytes.length >= leastMovedBytes) : [];
-  parentPort?.postMessage(said, [...new Set(large.map(({ bytes }) => bytes.buffer as ArrayBuffer))]);
+  const memory = large.flatMap(({ bytes: { buffer } }) => (buffer instanceof ArrayBuffer ? [buffer] : []));
+  parentPort?.postMessage(said, [...new Set(memory)]);
 }
 
 parentPort?.on('message', () => void next().then(answer));

@@ -112,9 +112,9 @@ class FittingColumns {
       out.ascii(row === 0 ? '[' : ',');
       cell.write(out, row);
     }
-    const values = rows === 0 ? [] : (parseExactly(`${out.take().toString()}]`) as readonly unknown[]);
+    const values = rows === 0 ? [] : parseExactly(`${out.take().toString()}]`);
     const place = (row: number): string => `row ${this.#rows + row + 1}`;
-    return new ColumnMaker({ place, isText: false, takesAny: false }).column(to, values);
+    return new ColumnMaker({ place, isText: false, takesAny: false }).column(to, Array.isArray(values) ? values : []);
   }
 }
 

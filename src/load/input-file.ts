@@ -184,7 +184,7 @@ class Input implements InputFile {
       .on('error', (error) => unpacked.destroy(error))
       .pipe(unpacked);
     try {
-      yield* unpacked as AsyncIterable<Uint8Array>;
+      yield* unpacked;
     } catch (cause) {
       throw invalidInput(`it cannot be unpacked by ${packing.name} after ${this.bytesRead} bytes`, cause);
     }

@@ -21,13 +21,13 @@ export async function* messagesOfParquet(path: string): AsyncGenerator<RowMessag
   try {
     const footer = ParquetFooter.read(file, fstatSync(file).size);
     using table = decode(footer.emptyFile());
-    yield { ...messagesIn(table.schema.intoIPCStream())[0]!, readShare: 0 };
+    for (const schema of messagesIn(table.schema.intoIPCStream()).slice(0, 1)) yield { ...schema, readShare: 0 };
     const totalRows = footer.groups.reduce((sum, group) => sum + group.rows, 0);
     let rows = 0;
     for (const [at, group] of footer.groups.entries()) {
       place = `row group ${at + 1} of ${footer.groups.length}`;
       for (const messages of batchesOf(bandsOf({ file, footer, decode }, group))) {
-        rows += messages.at(-1)!.rows;
+        rows += messages.at(-1)?.rows ?? 0;
         yield* messages.map((message) => ({ ...message, readShare: rows / totalRows }));
       }
     }

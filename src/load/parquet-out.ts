@@ -24,11 +24,11 @@ async function* batchesOf(
   arrow: AsyncIterable<Uint8Array>,
   decode: (stream: Uint8Array) => readonly RecordBatch[],
 ): AsyncGenerator<RecordBatch> {
-  let schema: Buffer | undefined;
+  let schema: readonly Buffer[] = [];
   const dictionaries = new Map<bigint, readonly Buffer[]>();
   for await (const { kind, header, bytes } of messagesFrom(new StreamBytes(arrow))) {
-    if (kind === 'schema') schema = bytes;
-    else if (kind === 'record batch') yield* decode(streamOf([schema!, ...[...dictionaries.values()].flat(), bytes]));
+    if (kind === 'schema') schema = [bytes];
+    else if (kind === 'record batch') yield* decode(streamOf([...schema, ...[...dictionaries.values()].flat(), bytes]));
     else {
       const [id, isDelta] = [header.int64(0), header.uint8(2) === 1];
       dictionaries.set(id, isDelta ? [...(dictionaries.get(id) ?? []), bytes] : [bytes]);

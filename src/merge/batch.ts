@@ -226,12 +226,14 @@ function distinctRows(requests: Some<MergeOfRows>): DistinctRows {
   const [first] = requests;
   const numRows = requests.reduce((sum, { keys }) => sum + keys.rows, 0);
   const keys = new KeySet(first.digests.wordsPerKey, numRows);
-  const keyOf = requests.map((request) => new Int32Array(request.keys.rows).fill(-1));
+  const keyOf: Int32Array[] = [];
   const firstRequest = new Uint32Array(numRows);
   const kept = new KeptRows(requests, numRows);
   const laterWins = first.spec.whenMatchedUpdateAll !== false;
   let nullRows = 0;
   for (const [request, { keys: source, digests }] of requests.entries()) {
+    const keyOfRow = new Int32Array(source.rows).fill(-1);
+    keyOf.push(keyOfRow);
     for (let row = 0; row < source.rows; row++) {
       if (source.isNull(row)) {
         nullRows += 1;
@@ -239,7 +241,7 @@ function distinctRows(requests: Some<MergeOfRows>): DistinctRows {
       }
       const newKey = keys.size;
       const key = keys.add(digests, row);
-      keyOf[request]![row] = key;
+      keyOfRow[row] = key;
       if (key === newKey) firstRequest[key] = request;
       if (key === newKey || laterWins) kept.keep(key, request, row, key === newKey);
       else kept.drop(request, row);

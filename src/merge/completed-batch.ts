@@ -75,7 +75,7 @@ async function readStored(batch: Batch, read: ReadRows): Promise<StoredStructs> 
     if (bytes > mostStoredBytes) throw tooMuchStored(names);
     parts.push(kept);
   }
-  const rowOf = batch.keyOf(0).map((key) => (key === -1 ? -1 : rowOfKey[key]!));
+  const rowOf = batch.keyOf(0).map((key) => (key === -1 ? -1 : (rowOfKey[key] ?? -1)));
   return {
     rows: parts.length === 0 ? undefined : concatRows(parts.map((chunk) => ({ chunk, keep: undefined }))),
     rowOf,

@@ -79,7 +79,7 @@ export async function rowsBeforeByCommit(batch: Batch, commit: RowsOfCommit): Pr
         if (!(error instanceof LancegateError) || error.kind !== 'ReaderDied') throw error;
         return search();
       });
-      return { by: 'search', rowsBefore: (key) => found[key]! };
+      return { by: 'search', rowsBefore: (key) => found[key] ?? 0 };
     } finally {
       past.close();
     }
@@ -105,7 +105,7 @@ async function rowsBeforeByChanges(
     const removed = await changedRows(dataset, version, 'removed', totals.numUpdatedRows);
     if (removed === undefined) return undefined;
     const found = await countSoughtRows(past, soughtKeys(batch), removed);
-    return (key) => found[key]!;
+    return (key) => found[key] ?? 0;
   }
   const added = await changedRows(dataset, version, 'added', totals.numInsertedRows);
   if (added === undefined) return undefined;

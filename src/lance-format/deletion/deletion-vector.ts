@@ -1,4 +1,4 @@
-import { bitmapOf, bitsSet, type ChunkValues } from '../roaring.ts';
+import { bitmapOf, bitsSet, type ChunkValues, setBitOf } from '../roaring.ts';
 
 const rowsPerChunk = 2 ** 16;
 /** A block, 256 rows, is counted in advance; that leaves fewer than these to count for one row. */
@@ -180,10 +180,7 @@ class ListedChunk {
 
   toBits(): Uint32Array<ArrayBuffer> {
     const bits = new Uint32Array(Math.ceil(this.#rows / 32));
-    for (let at = 0; at < this.#count; at += 1) {
-      const row = this.#deleted[at]!;
-      bits[row >> 5]! |= 1 << (row & 31);
-    }
+    for (const row of this.#deleted.subarray(0, this.#count)) setBitOf(bits, row);
     return bits;
   }
 
@@ -222,7 +219,7 @@ class BitChunk {
 
   add(row: number): boolean {
     if (this.has(row)) return false;
-    this.#bits[row >> 5]! |= 1 << (row & 31);
+    setBitOf(this.#bits, row);
     this.count += 1;
     this.#before = undefined;
     return true;

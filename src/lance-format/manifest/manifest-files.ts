@@ -66,7 +66,7 @@ export function readManifest(
     try {
       return { path, bytes: readFileSync(path) };
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      if (!isNoFile(error)) throw error;
     }
   }
   return undefined;
@@ -85,10 +85,12 @@ export function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    if (isNoFile(error)) return [];
     throw error;
   }
 }
+
+const isNoFile = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
 /** A file by its absolute path. */
 export interface StoredFile {

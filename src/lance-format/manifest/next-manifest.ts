@@ -293,9 +293,11 @@ function pairedIds(source: readonly Uint8Array[], target: readonly Uint8Array[])
   const ids = new Map<number, number>();
   for (const [index, each] of source.entries()) {
     const from = decode(field, each);
-    const into = decode(field, target[index]!);
+    const other = target[index];
+    if (other === undefined) return undefined;
+    const into = decode(field, other);
     const isFit =
-      restOf(each) === restOf(target[index]!) &&
+      restOf(each) === restOf(other) &&
       (into.isNullable === true || from.isNullable !== true) &&
       parentIn(ids, from.parentId) === into.parentId;
     if (!isFit) return undefined;

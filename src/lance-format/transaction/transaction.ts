@@ -12,7 +12,7 @@ import { dirname, join } from 'node:path';
 import { namesIn, readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/parse-manifest.ts';
 import { deletionFile, fragment, mapEntry, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
-import { type Decoded, decode, fieldsIn } from '../protobuf.ts';
+import { type Decoded, decode, fieldsIn, MalformedFile } from '../protobuf.ts';
 
 export type LanceOperation =
   | Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid' | 'properties'>
@@ -165,12 +165,12 @@ export interface PrivateChanges {
 /** What was made after `since`. `version`: the newest one. */
 export function changesIn(versionsFolder: string, since: number, version: number): PrivateChanges {
   const found = readManifest(versionsFolder, version);
-  if (found === undefined) throw new Error('no manifest where the engine made a version');
+  if (found === undefined) throw new MalformedFile('no manifest where the engine made a version');
   const { path, bytes: result } = found;
   if (version === since) return { version, path, result, steps: [] };
   const earlier = transactionsBetween(versionsFolder, since, version - 1, Number.POSITIVE_INFINITY);
   const steps = [...earlier, transactionOf(versionsFolder, result)].map((step) => {
-    if (step === undefined) throw new Error('a version of the engine without its transaction');
+    if (step === undefined) throw new MalformedFile('a version of the engine without its transaction');
     return step;
   });
   return { version, path, result, steps };

@@ -17,11 +17,12 @@ const smallColumnBytes = 512 << 10;
 const stretchBytes = 2 << 20;
 const mostBatchesOfStretch = 8;
 
-/** From the first column to before the last, and whether by their pages. */
+/** From the first column to before the last. */
 interface Band {
   readonly first: number;
   readonly end: number;
-  readonly isLong: boolean;
+  /** The only column, where it is read by its pages. */
+  readonly long: ParquetFooter['columns'][number] | undefined;
 }
 
 interface ParquetSource {
@@ -34,7 +35,9 @@ interface ParquetSource {
 export function bandsOf(source: ParquetSource, group: RowGroup): readonly Generator<RecordBatch, void>[] {
   const rowsOfBatch = rowsOfBatchIn(group);
   return bandsIn(source.footer, group).map((band) =>
-    band.isLong ? longColumn(source, group, band, rowsOfBatch) : wholeColumns(source, group, band, rowsOfBatch),
+    band.long === undefined
+      ? wholeColumns(source, group, band, rowsOfBatch)
+      : longColumn(source, group, band, band.long, rowsOfBatch),
   );
 }
 
@@ -57,14 +60,16 @@ function rowsOfBatchIn(group: RowGroup): number {
 function bandsIn(footer: ParquetFooter, group: RowGroup): readonly Band[] {
   const { columns } = footer;
   if (bytesOf(group) <= smallGroupBytes || !footer.canBeDivided)
-    return [{ first: 0, end: columns.length, isLong: false }];
+    return [{ first: 0, end: columns.length, long: undefined }];
   const bands: Band[] = [];
-  for (const [first, { firstLeaf, leaves, repetitions }] of columns.entries()) {
+  for (const [first, column] of columns.entries()) {
+    const { firstLeaf, leaves, repetitions } = column;
     const chunk = chunkAt(group, firstLeaf);
     const isLarge = Math.max(chunk.bytes, chunk.unpackedBytes) > smallColumnBytes;
     const isLong = isLarge && leaves === 1 && (repetitions === 0 || canUnpack(chunk));
     const last = bands.at(-1);
-    if (last === undefined || last.isLong || isLong) bands.push({ first, end: first + 1, isLong });
+    if (last === undefined || last.long !== undefined || isLong)
+      bands.push({ first, end: first + 1, long: isLong ? column : undefined });
     else bands[bands.length - 1] = { ...last, end: first + 1 };
   }
   return bands;
@@ -90,9 +95,9 @@ function* longColumn(
   { file, footer, decode }: ParquetSource,
   group: RowGroup,
   { first, end }: Band,
+  { firstLeaf, repetitions }: NonNullable<Band['long']>,
   batchSize: number,
 ): Generator<RecordBatch, void> {
-  const { firstLeaf, repetitions } = footer.columns[first]!;
   const chunk = chunkAt(group, firstLeaf);
   const { dictionary, codec, rest } = pagesOfChunk(file, chunk, repetitions);
   const stretches = new Stretches(rest);

@@ -92,9 +92,9 @@ export class ParquetFooter {
   /** A file of the columns from `first` to before `end`, with one row group of at most so many rows. */
   fileOf(first: number, end: number, rows: number, leaves: readonly LeafPages[]): Buffer {
     const isWhole = first === 0 && end === this.columns.length;
-    const [root] = this.#metadata.structs(2);
+    const [root = Thrift.empty] = this.#metadata.structs(2);
     const columns = this.columns.slice(first, end);
-    const elements = [root!.withInt32(5, columns.length), ...columns.flatMap((column) => column.elements)];
+    const elements = [root.withInt32(5, columns.length), ...columns.flatMap((column) => column.elements)];
     const said = this.#metadata.only(1, 6).withStructs(2, elements).withInt64(3, rows);
     const keyed = isWhole
       ? this.#metadata.only(5)

@@ -4,6 +4,8 @@ import { BatchBuffers } from '../../arrow/column/batch-buffers.ts';
 import { addPairs, type NumberPair } from '../../arrow/column/batch-plan.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
 import { continuation, metadataV5, prefixBytes, readMessage } from '../../arrow/format/message.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import { isSome, type Some } from '../../kernel/some.ts';
 import type { RowMessage } from '../row-messages.ts';
 
 /** The decoder pads every buffer to so many bytes, and what is in front of the body. */
@@ -15,11 +17,14 @@ export function joinedBatch(columns: readonly (readonly RowMessage[])[]): readon
   // Each has numbered its dictionaries from 0 on.
   const dictionaries = columns.flatMap((messages) => messages.filter(({ kind }) => kind === 'dictionary batch'));
   const batches = columns.flatMap((messages) => messages.slice(-1));
-  return [...dictionaries.map((message, id) => joined([message], id)), joined(batches)];
+  return [
+    ...dictionaries.map((message, id) => joined([message], id)),
+    ...(isSome(batches) ? [joined(batches, undefined)] : []),
+  ];
 }
 
 /** `id`: that of the dictionary that it is. */
-function joined(messages: readonly RowMessage[], id?: number): RowMessage {
+function joined(messages: Some<RowMessage>, id: number | undefined): RowMessage {
   const nodes: NumberPair[] = [];
   const buffers: NumberPair[] = [];
   const bodies: Buffer[] = [];
@@ -36,7 +41,7 @@ function joined(messages: readonly RowMessage[], id?: number): RowMessage {
     bodyLength += batch.body.length;
     length = batch.rows;
   }
-  const { kind, rows } = messages[0]!;
+  const [{ kind, rows }] = messages;
   return { kind, rows, bytes: Buffer.concat([headOf({ length, nodes, buffers, bodyLength, id }), ...bodies]) };
 }
 
@@ -44,7 +49,9 @@ function batchOf({ bytes, kind }: RowMessage): BatchBuffers {
   const message = asBuffer(bytes);
   const bodyAt = prefixBytes + message.readUInt32LE(4);
   const { header } = readMessage(message.subarray(prefixBytes, bodyAt));
-  return new BatchBuffers(kind === 'dictionary batch' ? header.table(1)! : header, message.subarray(bodyAt));
+  const batch = kind === 'dictionary batch' ? header.table(1) : header;
+  if (batch === undefined) throw invalidInput('a dictionary has no values');
+  return new BatchBuffers(batch, message.subarray(bodyAt));
 }
 
 interface HeadToWrite {

@@ -131,7 +131,8 @@ const unpacked = (file: number, page: FoundPage, chunk: Chunk): readonly BytesTo
 function contentOf(file: number, { header, contentAt, end }: FoundPage, { codec }: Chunk): Buffer {
   const size = sizeOf(header, 2);
   const packed = bytesAt(file, contentAt, end - contentAt);
-  const plain = unpackers[codec]!(packed, size);
+  const plain = unpackers[codec]?.(packed, size);
+  if (plain === undefined) throw invalidInput(`pages of compression ${codec} cannot be unpacked`);
   if (plain.length !== size) throw invalidInput(`a page unpacks to ${plain.length} bytes where ${size} are declared`);
   if (plain !== packed) freeMemory(packed);
   return asBuffer(plain);

@@ -221,8 +221,10 @@ class Walk {
   }
 
   #byte(): number {
-    this.#pass(1);
-    return this.#bytes[this.at - 1]!;
+    const byte = this.#bytes[this.at];
+    if (byte === undefined) throw new EndsEarly();
+    this.at += 1;
+    return byte;
   }
 
   #pass(count: number): void {

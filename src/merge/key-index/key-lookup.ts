@@ -13,6 +13,7 @@ import type { RowAddress } from '../../keys/address-remap.ts';
 import { readKeys, sqlFieldPath, sqlOneOf } from '../../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../../keys/key-hasher.ts';
 import type { KeySet } from '../../keys/key-table.ts';
+import { readKeyColumn } from '../../keys/key-values.ts';
 import type { Batch } from '../batch.ts';
 
 /** About a millisecond of work, after which other requests have the event loop (P10). */
@@ -132,8 +133,7 @@ const addressColumn = 'address';
 
 /** Addresses are unsigned integers of 64 bits: the fragment is the upper half. */
 function readAddresses(chunk: IpcChunk): (row: number) => RowAddress {
-  const [column] = readKeys(chunk, [{ segments: [addressColumn] }]).columns;
-  const { bytes } = column!.values;
+  const { bytes } = readKeyColumn(chunk, { segments: [addressColumn] }).values;
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / Uint32Array.BYTES_PER_ELEMENT);
   return (row) => ({ fragment: words[2 * row + 1]!, offset: words[2 * row]! });
 }

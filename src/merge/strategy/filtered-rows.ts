@@ -18,6 +18,7 @@ import { rowAddress } from '../../engine/port/row-address.ts';
 import type { Shadow } from '../../engine/port/shadow.ts';
 import { type Filtered, ownSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
+import { pairedInEach } from '../../kernel/paired.ts';
 import { sqlFieldPath } from '../../keys/key-columns.ts';
 import { wordsIn } from './strategy.ts';
 import type { RowToWrite } from './whole-rows.ts';
@@ -117,12 +118,16 @@ function sentRows(source: IpcChunk, stored: IpcFile, rows: readonly RowToWrite[]
   const sent = new RowPlaces(rows.map((row) => places[row.source]));
   const inTurn = new RowPlaces(rows.map((_, row) => [0, row]));
   const allTheSame = new RowPlaces(rows.map(() => [0, 0]));
+  const sentColumns = pairedInEach(
+    source.schema.fields,
+    batches.map(({ columns }) => columns),
+  );
   const originOf = (field: Field): ColumnOrigin => {
     if (field.name === addressColumn) return { batches: [addressesAsColumn(rows)], places: inTurn };
     if (field.name === originColumn) return { batches: [sourceAsColumn], places: allTheSame };
-    const index = source.schema.fields.findIndex(({ name }) => name === field.name);
-    if (index === -1) return { batches: [nulls(field, 1, field.nullable)], places: allTheSame };
-    return { batches: batches.map(({ columns }) => columns[index]!), places: sent };
+    const [, values] = sentColumns.find(([{ name }]) => name === field.name) ?? [];
+    if (values === undefined) return { batches: [nulls(field, 1, field.nullable)], places: allTheSame };
+    return { batches: values, places: sent };
   };
   return assembleRows({ schema, file: stored }, rows.length, originOf, read.encoding());
 }

@@ -13,6 +13,7 @@ import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
 import type { ColumnView, TableColumns } from '../../engine/port/column-view.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import { LancegateError } from '../../kernel/errors.ts';
+import { pairedInEach } from '../../kernel/paired.ts';
 
 /** A row to be written. */
 export interface RowToWrite {
@@ -53,8 +54,7 @@ export class NotAssembled extends Error {
 export class WholeRows {
   readonly #table: TableColumns;
   readonly #read = new EncodedColumns();
-  readonly #source: readonly { readonly rows: number; readonly columns: readonly ColumnData[] }[];
-  readonly #fields: readonly Field[];
+  readonly #sent: readonly (readonly [field: Field, batches: readonly ColumnData[]])[];
   readonly #places: (readonly [batch: number, row: number])[] = [];
   readonly #openView: OpenView;
   readonly #views: { readonly fields: readonly Field[]; readonly view: ColumnView }[] = [];
@@ -62,10 +62,13 @@ export class WholeRows {
   /** `chunk` fits the table. */
   constructor(chunk: IpcChunk, table: TableColumns, openView: OpenView) {
     this.#table = table;
-    this.#fields = chunk.schema.fields;
     this.#openView = openView;
-    this.#source = this.#read.read(chunk);
-    for (const [batch, { rows }] of this.#source.entries())
+    const batches = this.#read.read(chunk);
+    this.#sent = pairedInEach(
+      chunk.schema.fields,
+      batches.map(({ columns }) => columns),
+    );
+    for (const [batch, { rows }] of batches.entries())
       for (let row = 0; row < rows; row++) this.#places.push([batch, row]);
   }
 
@@ -101,12 +104,7 @@ export class WholeRows {
 
   async #assembled(rows: readonly RowToWrite[], mostBytes: number): Promise<IpcChunk> {
     const places = new RowPlaces(rows.map(({ source }) => this.#places[source]));
-    const origins = new Map<string, ColumnOrigin>(
-      this.#fields.map(({ name }, index) => [
-        name,
-        { batches: this.#source.map(({ columns }) => columns[index]!), places },
-      ]),
-    );
+    const origins = new Map<string, ColumnOrigin>(this.#sent.map(([{ name }, batches]) => [name, { batches, places }]));
     const nowhere = { batches: [], places: new RowPlaces(rows.map(() => undefined)) };
     const old = rows.flatMap((row) => row.old ?? []);
     let bytes = 0;
@@ -131,7 +129,7 @@ export class WholeRows {
   /** Rows are read as they are when this is first called. */
   async prepare(): Promise<void> {
     if (this.#views.length > 0) return;
-    const sent = new Set(this.#fields.map(({ name }) => name));
+    const sent = new Set(this.#sent.map(([{ name }]) => name));
     const rest = this.#table.schema.fields.filter(({ name }) => !sent.has(name));
     for (let at = 0; at < rest.length; at += columnsPerView) {
       const fields = rest.slice(at, at + columnsPerView);
@@ -156,19 +154,18 @@ class StoredRows {
   add(chunk: IpcChunk): void {
     const [addresses, ...read] = chunk.schema.fields.toReversed();
     const isSame = addresses?.name === '_rowid' && read.reverse().every((field, i) => isAs(field, this.#fields[i]));
-    if (!isSame) throw new NotAssembled('other columns');
     for (const { rows, columns } of this.#read.read(chunk)) {
-      const { bytes } = columns.at(-1)!;
-      const words = new BigUint64Array(bytes.buffer, bytes.byteOffset, rows);
-      for (let row = 0; row < rows; row++) this.#places.set(words[row]!, [this.#batches.length, row]);
+      const last = columns.at(-1);
+      if (!isSame || last === undefined) throw new NotAssembled('other columns');
+      const words = new BigUint64Array(last.bytes.buffer, last.bytes.byteOffset, rows);
+      for (const [row, address] of words.entries()) this.#places.set(address, [this.#batches.length, row]);
       this.#batches.push(columns);
     }
   }
 
   *origins(rows: readonly RowToWrite[]): Generator<readonly [name: string, origin: ColumnOrigin], void> {
     const places = new RowPlaces(rows.map(({ old }) => (old === undefined ? undefined : this.#placeOf(old))));
-    for (const [index, { name }] of this.#fields.entries())
-      yield [name, { batches: this.#batches.map((columns) => columns[index]!), places }];
+    for (const [{ name }, batches] of pairedInEach(this.#fields, this.#batches)) yield [name, { batches, places }];
   }
 
   #placeOf(old: RowAddressSql): readonly [batch: number, row: number] {

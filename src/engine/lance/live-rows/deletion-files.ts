@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { ownFile } from '../../../arrow/format/ipc-file.ts';
 import { chunkOfFile } from '../../../arrow/stream/ipc-chunks.ts';
-import { readKeys } from '../../../keys/key-columns.ts';
+import { readKeyColumn } from '../../../keys/key-values.ts';
 import { deletionsPath } from '../../../lance-format/manifest/manifest-files.ts';
 import type { DeletionFile } from '../../../lance-format/manifest/next-manifest.ts';
 import type { Manifest, StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
@@ -29,9 +29,9 @@ export function readDeletedOffsets(
 
 /** An Arrow file of one column of numbers with 32 bits. */
 function listedOffsets(file: Buffer): Uint32Array {
-  const { rows, columns } = readKeys(chunkOfFile(ownFile(file)), [{ segments: ['row_id'] }]);
-  const { bytes } = columns[0]!.values;
-  if (bytes.length !== rows * Uint32Array.BYTES_PER_ELEMENT) throw new MalformedFile('deletions of another type');
+  const chunk = chunkOfFile(ownFile(file));
+  const { bytes } = readKeyColumn(chunk, { segments: ['row_id'] }).values;
+  if (bytes.length !== chunk.rows * Uint32Array.BYTES_PER_ELEMENT) throw new MalformedFile('deletions of another type');
   return new Uint32Array(Uint8Array.from(bytes).buffer);
 }
 
