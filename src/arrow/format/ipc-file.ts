@@ -174,9 +174,9 @@ export function describeForeignFormat(head: Buffer): string {
   const known = signatures.find(([signature]) => head.subarray(0, signature.length).equals(signature));
   if (known !== undefined) return known[1];
   if (/^\s*[[{]/.test(head.toString('latin1')))
-    return 'it looks like JSON; rows of JSON need the Content-Type application/json';
+    return 'it looks like JSON; rows of JSON are a body of their own, with the Content-Type application/json';
   if (/^[\x20-\x7e\t\r\n]+$/.test(head.toString('latin1')))
-    return 'it looks like text; rows of CSV need the Content-Type text/csv';
+    return 'it looks like text; rows of CSV are a body of their own, with the Content-Type text/csv';
   if (looksLegacy(head)) return 'it uses the framing from before Arrow 0.15, without continuation words';
   return 'it does not begin with a schema message';
 }

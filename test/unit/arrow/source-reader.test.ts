@@ -261,7 +261,7 @@ describe('a body that is no stream is refused, saying what it looks like', () =>
     ['JSON', Buffer.from('{"id": 1}'), /JSON/],
     ['short JSON', Buffer.from(' []'), /JSON/],
     ['the framing before Arrow 0.15', legacy, /before Arrow 0\.15/],
-    ['CSV', Buffer.from('id,name\n1,a'), /text; rows of CSV need the Content-Type text\/csv/],
+    ['CSV', Buffer.from('id,name\n1,a'), /text; rows of CSV are a body of their own, with the Content-Type text\/csv/],
     ['noise', Buffer.from([7, 0x68, 0x65, 0, 200]), /does not begin with a schema/],
     ['a few bytes', Buffer.from([255, 255, 255]), /does not begin with a schema/],
   ];
