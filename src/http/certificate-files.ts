@@ -91,7 +91,7 @@ async function readPair({ certificatePath, keyPath }: CertificateFilesParts): Pr
     createSecureContext(pair);
   } catch (cause) {
     // What the library says names the kind of the mistake, and nothing of a key.
-    const { message } = cause as Error;
+    const message = cause instanceof Error ? cause.message : String(cause);
     throw new AccessSetupError(`${certificatePath} and ${keyPath} are no certificate and its key: ${message}.`, {
       cause,
     });

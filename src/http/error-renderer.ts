@@ -5,6 +5,7 @@
 import Type, { type Static } from 'typebox';
 import { challengeFor } from '../auth/challenge.ts';
 import { type ErrorEntry, invalidInput, LancegateError } from '../kernel/errors.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 
 type Status = ErrorEntry['status'];
 
@@ -92,7 +93,7 @@ const frameworkTexts: Readonly<Record<string, string>> = {
 /** Anything thrown, as one of ours. What is unknown is a defect: `Internal`, with the original for the log. */
 export function asLancegateError(error: unknown): LancegateError {
   if (error instanceof LancegateError) return error;
-  const { code, statusCode } = (error ?? {}) as { code?: unknown; statusCode?: unknown };
+  const { code, statusCode } = isObject(error) ? error : {};
   const isFrameworks = typeof code === 'string' && code.startsWith('FST_ERR_');
   if (isFrameworks && typeof statusCode === 'number' && statusCode < 500) {
     return invalidInput(frameworkTexts[code] ?? 'the request is malformed', error);

@@ -127,8 +127,12 @@ export class RequestPipeline {
     if (maxBytes !== undefined && Number(raw.headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
     const request = { context, principal, prepared, reservation, signal: input.scope.signal };
     const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined;
-    const owner = isAllowed ? await this.#deps.forwarding?.elsewhere(prepared, request) : undefined;
-    context.handler = owner === undefined ? this.#answersHere(request) : this.#answersElsewhere(request, owner);
+    const { forwarding } = this.#deps;
+    const owner = isAllowed ? await forwarding?.elsewhere(prepared, request) : undefined;
+    context.handler =
+      owner === undefined || forwarding === undefined
+        ? this.#answersHere(request)
+        : this.#answersElsewhere(request, owner, forwarding);
   }
 
   /**
@@ -206,14 +210,18 @@ export class RequestPipeline {
   }
 
   /** The owner of the table admits the request. */
-  #answersElsewhere(request: ReadyRequest, owner: OtherReplica): () => Promise<Answer> {
+  #answersElsewhere(
+    request: ReadyRequest,
+    owner: OtherReplica,
+    forwarding: NonNullable<HttpDeps['forwarding']>,
+  ): () => Promise<Answer> {
     const { context, principal, prepared, reservation, signal } = request;
     const { raw, body } = context;
     reservation?.release();
     return async () => {
       const sentBody = announcesBody(raw) ? body.read(signal, false) : undefined;
       const forwarded = { ...headOf(context), body: sentBody, principal, signal };
-      const answer = await this.#deps.forwarding!.forward(forwarded, prepared, owner);
+      const answer = await forwarding.forward(forwarded, prepared, owner);
       return answer ?? this.#answersHere({ ...request, reservation: undefined })();
     };
   }

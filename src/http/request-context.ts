@@ -9,13 +9,13 @@ import {
   type AnswerHead,
   type BytesAnswer,
   headerText,
-  type Method,
   nothingAsked,
   principalFacts,
   type Route,
   type RouteInput,
 } from '../endpoint/route.ts';
 import { type ErrorName, LancegateError } from '../kernel/errors.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 import { onAbort, type Principal } from '../kernel/request-scope.ts';
 import { createTablePath } from '../operations/create-table.ts';
 import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audit.ts';
@@ -57,18 +57,14 @@ export interface RequestContextDeps
   readonly clientAddresses: Pick<ClientAddresses, 'clientOf'>;
 }
 
-interface PathParameters {
-  readonly id?: string;
-  readonly index?: string;
-}
-
 export class RequestContext implements AnswerHead {
   readonly raw: IncomingMessage;
   readonly body: RequestBody;
   /** The client's, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
   /** Answers the request; set as soon as it is admitted. */
-  handler: (() => Promise<Answer>) | undefined;
+  handler = (): Promise<Answer> =>
+    Promise.reject(new LancegateError('Internal', 'a request is answered before it is admitted'));
   readonly #deps: RequestContextDeps;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
@@ -144,7 +140,8 @@ export class RequestContext implements AnswerHead {
    */
   identify(principal: Principal, route: Route): Omit<RouteInput<string>, 'database'> {
     const access = this.accessOf(principal);
-    const { method, params, headers, id: requestId } = this.#request;
+    const parts = isObject(this.#request.params) ? this.#request.params : {};
+    const { method, headers, id: requestId } = this.#request;
     const scope = new ClientScope({
       requestId,
       principal,
@@ -159,9 +156,9 @@ export class RequestContext implements AnswerHead {
     const checkNames = nameCheck(names, this.#deps.config.acceptFields ?? [], (name) => this.#passedOver(name));
     if (!route.isNotOffered) checkNames(this.#query.names(), names.parameters, '');
     return {
-      method: method === 'HEAD' ? 'GET' : (method as Method),
-      id: (params as PathParameters).id ?? '',
-      index: (params as PathParameters).index ?? '',
+      method: method === 'POST' ? method : 'GET',
+      id: String(parts.id ?? ''),
+      index: String(parts.index ?? ''),
       query: this.#query,
       headers,
       hasTrailingSlash: this.#hasTrailingSlash,
@@ -249,8 +246,8 @@ export class RequestContext implements AnswerHead {
     this.#paced = paced;
     this.body.close();
     if (isLeaving()) void this.#reply.header('connection', 'close');
-    const { signal } = this.#scope!;
-    const stopListening = onAbort(signal, () => paced.end(signal.reason));
+    const signal = this.#scope?.signal;
+    const stopListening = signal && onAbort(signal, () => paced.end(signal.reason));
     try {
       await paced.send(parts, () => this.#begin(response));
       response.end();
@@ -259,7 +256,7 @@ export class RequestContext implements AnswerHead {
       this.#refused(asLancegateError(error));
       response.destroy();
     } finally {
-      stopListening();
+      stopListening?.();
       this.note(audit());
       this.#scope?.close();
     }

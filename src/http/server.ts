@@ -11,11 +11,12 @@ import {
   STATUS_CODES,
 } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import { type AddressInfo, Server as NetServer, type Socket } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { methodFinder, type Route, type RouteMethods } from '../endpoint/route.ts';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import { codeOf, invalidInput, LancegateError } from '../kernel/errors.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 import { routedTarget, splitTarget } from '../wire/identifiers.ts';
 import { type Connections, checkEveryMs } from './admission/connections.ts';
 import { renderError } from './error-renderer.ts';
@@ -40,7 +41,8 @@ export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
   const { host, port, maxConnections: backlog } = deps.config;
   const { app, pipeline, stopListening } = createHttpServer(deps);
   await app.listen({ host, port, backlog });
-  const { port: takenPort } = app.server.address() as AddressInfo;
+  const address = app.server.address();
+  const takenPort = isObject(address) ? address.port : port;
   return {
     url: `${deps.certificate === undefined ? 'http' : 'https'}://${host.includes(':') ? `[${host}]` : host}:${takenPort}`,
     leave: () => pipeline.leave(),
@@ -124,7 +126,10 @@ function nodeServer(deps: HttpDeps, pipeline: RequestPipeline, route: RequestLis
     keepAliveTimeout: config.keepAliveTimeoutMs,
   };
   const { connections } = pipeline;
-  const server = deps.certificate === undefined ? createServer(options) : tlsServer(deps, options, connections);
+  const server =
+    deps.certificate === undefined
+      ? createServer(options)
+      : tlsServer(deps.certificate, { ...options, handshakeTimeout: deps.config.requestHeaderTimeoutMs }, connections);
   const receive: RequestListener = (raw, response) => pipeline.receive(raw, response, () => route(raw, response));
   server.maxHeadersCount = mostHeaders;
   server.on('connection', (socket: Socket) => connections.open(socket));
@@ -141,10 +146,13 @@ function nodeServer(deps: HttpDeps, pipeline: RequestPipeline, route: RequestLis
 }
 
 /** A connection counts from its first byte on, and its handshake has as long as the head of a request. */
-function tlsServer({ certificate, config }: HttpDeps, options: ServerOptions, connections: Connections): Server {
-  const handshakeTimeout = config.requestHeaderTimeoutMs;
-  const server = createTlsServer({ ...options, ...certificate!.options, handshakeTimeout });
-  certificate!.onChange((changed) => server.setSecureContext(changed));
+function tlsServer(
+  certificate: NonNullable<HttpDeps['certificate']>,
+  options: ServerOptions & { readonly handshakeTimeout: number },
+  connections: Connections,
+): Server {
+  const server = createTlsServer({ ...options, ...certificate.options });
+  certificate.onChange((changed) => server.setSecureContext(changed));
   server.on('secureConnection', (socket) => connections.secured(socket));
   server.on('tlsClientError', (error, socket) => connections.failedHandshake(socket, error));
   return server;
@@ -155,7 +163,7 @@ function addRoute(app: FastifyInstance, route: Route): void {
     method: [...route.methods],
     url: route.path,
     config: { route },
-    handler: async ({ context }) => context.answer(await context.handler!()),
+    handler: async ({ context }) => context.answer(await context.handler()),
   });
 }
 
@@ -174,9 +182,7 @@ function refuseUnrouted(app: FastifyInstance, routes: readonly RouteMethods[]): 
   app.setNotFoundHandler(refuse);
   // Fastify refuses a QUERY request without a Content-Type before it looks for a route, and there is none for it.
   app.setErrorHandler((error, request) =>
-    (error as { code?: unknown } | undefined)?.code === 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE'
-      ? refuse(request)
-      : request.context.refuse(error),
+    codeOf(error) === 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE' ? refuse(request) : request.context.refuse(error),
   );
 }
 

@@ -63,16 +63,20 @@ export class PacedAnswer {
 
   async #send(part: Uint8Array): Promise<void> {
     const { clock, idleTimeoutMs } = this.#parts;
-    if (this.#end !== undefined) throw this.#end.error;
+    this.#requireOpen();
     this.#waitingSinceMs = clock.nowMs();
     const cancel = clock.schedule(idleTimeoutMs, () => this.end(tooSlow()));
     await this.#write(part);
     cancel();
     this.#waitedMs = this.waitedMs;
     this.#waitingSinceMs = undefined;
-    if (this.#end !== undefined) throw (this.#end as { readonly error: unknown }).error;
+    this.#requireOpen();
     this.#sentBytes += part.length;
     if (this.#waitedMs > idleTimeoutMs && this.#sentBytes < this.#waitedMs * slowestBytesPerMs) throw tooSlow();
+  }
+
+  #requireOpen(): void {
+    if (this.#end !== undefined) throw this.#end.error;
   }
 
   /** Resolves when they have left, or never will: then the answer has ended. */

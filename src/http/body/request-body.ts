@@ -277,9 +277,9 @@ export class ChunkQueue {
     this.#raw.once('end', () => this.#end());
     this.#raw.once('error', (error) => this.interrupt(error));
     this.#raw.once('close', () => {
-      if (!this.#isEnded) this.interrupt(new Error('the connection was closed'));
+      if (!this.#isEnded) this.interrupt(closed());
     });
-    if (this.#raw.destroyed && !this.#raw.complete) this.interrupt(new Error('the connection was closed'));
+    if (this.#raw.destroyed && !this.#raw.complete) this.interrupt(closed());
     if (this.#raw.readableEnded) this.#end();
   }
 
@@ -297,3 +297,5 @@ export class ChunkQueue {
     this.#wake();
   }
 }
+
+const closed = (): Error => new Error('the connection was closed');

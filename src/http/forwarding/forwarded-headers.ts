@@ -29,14 +29,22 @@ export function forwardedHeaders(
   token: string,
 ): Record<string, string[]> {
   const headers: Record<string, string[]> = Object.create(null); // `constructor` is a name that clients can send
-  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at]!.toLowerCase();
-    if (!replaced.has(name)) headers[name] = [...(headers[name] ?? []), rawHeaders[at + 1]!];
+  for (const [given, value] of headersIn(rawHeaders)) {
+    const name = given.toLowerCase();
+    if (!replaced.has(name)) headers[name] = [...(headers[name] ?? []), value];
   }
   headers.authorization = [`Bearer ${token}`];
   headers['x-forwarded-for'] = [[...(headers['x-forwarded-for'] ?? []), peer].join(', ')];
   if (body !== undefined) headers.expect = ['100-continue'];
   return headers;
+}
+
+export function* headersIn(rawHeaders: readonly string[]): Generator<readonly [name: string, value: string], void> {
+  for (let at = 0; ; at += 2) {
+    const [name, value] = rawHeaders.slice(at, at + 2);
+    if (name === undefined || value === undefined) return;
+    yield [name, value];
+  }
 }
 
 export const answeredHeaders = (headers: IncomingHttpHeaders): Readonly<Record<string, string>> =>

@@ -5,7 +5,8 @@ import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { firstOf, onAbort, reasonOf } from '../../kernel/request-scope.ts';
 import type { FindsOwner } from '../../table/table-owners.ts';
-import { type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
+import { headersIn } from './forwarded-headers.ts';
+import { ExchangeEnded, type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
 
 interface ForwardingDeps {
   readonly owners: FindsOwner;
@@ -84,7 +85,7 @@ export class Forwarding {
   async askOthers(request: Omit<ForwardedRequest, 'body'>, body: string): Promise<readonly ForwardedAnswer[]> {
     const late = new AbortController();
     // A look-up needs no answer of a replica that stands still.
-    const cancel = this.#deps.clock.schedule(2_000, () => late.abort(new Error('no answer in time')));
+    const cancel = this.#deps.clock.schedule(2_000, () => late.abort(new ExchangeEnded('no answer in time')));
     const signal = AbortSignal.any([request.signal, late.signal]);
     const asked = this.#deps.others().map((replica) => {
       return this.#deps.hop.forward(withText({ ...request, signal }, body), replica).catch(() => undefined); // compensated: it has nothing to say
@@ -100,7 +101,7 @@ export class Forwarding {
     const look = (): void => {
       const isAlive = others().some(({ id }) => id === owner.id);
       if (isAlive) watch();
-      else ended.abort(new Error('the owner has lost its lease'));
+      else ended.abort(new ExchangeEnded('the owner has lost its lease'));
     };
     const watch = (): void => {
       // How often the owner of a request under way is looked for among the living.
@@ -132,7 +133,7 @@ export class Forwarding {
 export function withText(request: Omit<ForwardedRequest, 'body'>, text: string): ForwardedRequest {
   const bytes = Buffer.from(text);
   const isOfBody = (name: string): boolean => /^content-(encoding|length)$/i.test(name);
-  const rawHeaders = request.rawHeaders.filter((_, at, all) => !isOfBody(all[at - (at % 2)]!));
+  const rawHeaders = [...headersIn(request.rawHeaders)].filter(([name]) => !isOfBody(name)).flat();
   if (bytes.length === 0) return { ...request, rawHeaders, body: undefined };
   rawHeaders.push('content-length', String(bytes.length));
   return { ...request, rawHeaders, body: Readable.from([bytes]) };

@@ -49,6 +49,11 @@ export class NotTaken extends Error {
   override readonly name = 'NotTaken';
 }
 
+/** Why an exchange with an owner ended before its answer; `NotTaken` or `OwnerLost` comes of it. */
+export class ExchangeEnded extends Error {
+  override readonly name = 'ExchangeEnded';
+}
+
 interface HopDeps {
   /** Makes a token by which a replica, the audience, knows the principal. */
   readonly sign: (principal: Principal, audience: string) => Promise<string>;
@@ -142,8 +147,8 @@ class Exchange {
     this.#outgoing = outgoing;
     this.#request = request;
     this.#response = responseTo(outgoing);
-    this.#silence = new Timer(clock, () => outgoing.destroy(new Error('the owner is silent')));
-    this.#overtime = new Timer(clock, () => outgoing.destroy(new Error('the owner did not answer in time')));
+    this.#silence = new Timer(clock, () => outgoing.destroy(new ExchangeEnded('the owner is silent')));
+    this.#overtime = new Timer(clock, () => outgoing.destroy(new ExchangeEnded('the owner did not answer in time')));
   }
 
   async answer(): Promise<ForwardedAnswer> {
@@ -261,7 +266,7 @@ function responseTo(outgoing: ClientRequest): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   outgoing.once('response', resolve);
   outgoing.on('error', reject);
-  outgoing.once('close', () => reject(new Error('the owner closed the connection')));
+  outgoing.once('close', () => reject(new ExchangeEnded('the owner closed the connection')));
   promise.catch(() => undefined); // `answer` waits for it in its turn, and throws it
   return promise;
 }
@@ -302,15 +307,16 @@ function requireTaken(response: IncomingMessage): void {
 }
 
 async function textOf(response: IncomingMessage): Promise<string> {
-  const parts: Buffer[] = [];
+  const parts: Uint8Array[] = [];
   let bytes = 0;
-  for await (const part of response as AsyncIterable<Buffer>) {
+  for await (const part of response) {
+    if (!(part instanceof Uint8Array)) continue; // it has no encoding
     bytes += part.length;
     // Only writes are forwarded, whose answers are short.
-    if (bytes > 8 * 2 ** 20) throw new Error('the answer of the owner is too long');
+    if (bytes > 8 * 2 ** 20) throw new ExchangeEnded('the answer of the owner is too long');
     parts.push(part);
   }
-  if (!response.complete) throw new Error('the answer of the owner was cut off');
+  if (!response.complete) throw new ExchangeEnded('the answer of the owner was cut off');
   return Buffer.concat(parts).toString();
 }
 

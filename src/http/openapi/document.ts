@@ -4,6 +4,7 @@ import { databaseHeader } from '../../endpoint/database.ts';
 import type { RouteDescription } from '../../endpoint/description.ts';
 import type { Method, Route } from '../../endpoint/route.ts';
 import { type ErrorEntry, errorCatalogue } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { textTypes } from '../../rows/answer-form.ts';
 import { idempotencyKeyHeader } from '../../wire/identifiers.ts';
 import { timeoutHeader, timeoutParameter } from '../../wire/query-parameters.ts';
@@ -56,7 +57,9 @@ const pathOf = (path: string): string => path.replaceAll(/:(\w+)/g, (_, part: st
 const ranks = new Map(Object.keys(guides).map((operationId, rank) => [operationId, rank]));
 const rankOf = ([, item]: readonly [string, Json]): number =>
   Math.min(
-    ...Object.values(item).map((operation) => ranks.get((operation as Json).operationId as string) ?? ranks.size),
+    ...Object.values(item).map(
+      (described) => (isObject(described) ? ranks.get(String(described.operationId)) : undefined) ?? ranks.size,
+    ),
   );
 
 function pathItem(path: string, methods: readonly Method[], said: RouteDescription, schemas: NamedSchemas): Json {
@@ -115,10 +118,11 @@ const queryParameters = (parameters: TProperties): Json[] =>
   Object.entries(parameters)
     .filter(([, schema]) => !Type.IsNever(schema))
     .map(([name, parameter]) => {
-      const { description, examples, ...schema } = printed(parameter) as Json & { readonly examples?: readonly Json[] };
+      const { description, examples, ...schema } = printed(parameter);
       const required = !Type.IsOptional(parameter);
+      const [example]: readonly unknown[] = Array.isArray(examples) ? examples : [];
       // The page sends the examples that it shows, so only what has to be sent has one.
-      return { name, in: 'query', required, description, schema, ...(required && { example: examples?.[0] }) };
+      return { name, in: 'query', required, description, schema, ...(required && { example }) };
     });
 
 const headerParameters = (takesKey: boolean): Json[] => [
@@ -156,7 +160,9 @@ function requestBody({ operationId, bodies }: RouteDescription, schemas: NamedSc
     return [type, { schema: schemas.named(name, schema), ...(example !== undefined && { example }) }];
   });
   const isRequired = Object.values(bodies).every(
-    (schema) => !('properties' in schema) || ('required' in schema && (schema.required as unknown[]).length > 0),
+    (schema) =>
+      !('properties' in schema) ||
+      ('required' in schema && Array.isArray(schema.required) && schema.required.length > 0),
   );
   return { requestBody: { required: isRequired, content: Object.fromEntries(content) } };
 }
@@ -164,11 +170,11 @@ function requestBody({ operationId, bodies }: RouteDescription, schemas: NamedSc
 /** Undefined where there is none in this format. Rows are in all that a person can read. */
 function exampleAs(type: string, example: unknown): unknown {
   if (type === textTypes.json || !Array.isArray(example)) return type === textTypes.json ? example : undefined;
-  const rows = example as readonly Readonly<Record<string, unknown>>[];
+  const rows = example.filter(isObject);
   if (type === textTypes.ndjson) return rows.map((row) => `${JSON.stringify(row)}\n`).join('');
   if (type !== textTypes.csv) return undefined;
   const cell = (value: unknown): string => (Array.isArray(value) ? `"${JSON.stringify(value)}"` : String(value));
-  return [Object.keys(rows[0]!), ...rows.map((row) => Object.values(row).map(cell))].join('\n');
+  return [Object.keys(rows[0] ?? {}), ...rows.map((row) => Object.values(row).map(cell))].join('\n');
 }
 
 function contentOf(operationId: string, answers: readonly TSchema[], schemas: NamedSchemas): Json {
@@ -218,17 +224,18 @@ function refusalOf(status: number, titles: Json): Json {
 }
 
 /** TypeBox writes tuples as JSON Schema had them before OpenAPI 3.1. What is read only to be refused is left out. */
-function printed(schema: unknown): Json {
-  return print(schema) as Json;
+function printed(schema: TSchema | Json): Json {
+  const { items, additionalItems: _, ...others }: Json = { ...schema };
+  const rest = Object.fromEntries(
+    Object.entries(others).flatMap(([name, part]) =>
+      isObject(part) && Type.IsNever(part) ? [] : [[name, print(part)]],
+    ),
+  );
+  if (Array.isArray(items)) return { ...rest, prefixItems: print(items), items: {}, maxItems: items.length };
+  return items === undefined ? rest : { ...rest, items: print(items) };
 }
 
 function print(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(print);
-  if (typeof value !== 'object' || value === null) return value;
-  const { items, additionalItems: _, ...others } = value as Json;
-  const rest = Object.fromEntries(
-    Object.entries(others).flatMap(([name, part]) => (Type.IsNever(part as TSchema) ? [] : [[name, print(part)]])),
-  );
-  if (Array.isArray(items)) return { ...rest, prefixItems: print(items), items: {}, maxItems: items.length };
-  return items === undefined ? rest : { ...rest, items: print(items) };
+  return isObject(value) ? printed(value) : value;
 }
