@@ -63,11 +63,17 @@ describe('what the documents page shows works when it is sent', () => {
     succeeded(await service.post('/v1/table/people/create_index', index));
   }
 
-  /** Those that make what is there only once. */
-  const absentBefore = new Map<string, () => Promise<unknown>>([
+  const column = { name: 'age_in_months', expression: 'age * 12' };
+  const addColumn = () => service.post('/v1/table/people/add_columns', { new_columns: [column] });
+  /** For those that make what is there only once, or change what another one made. */
+  const doneBefore = new Map<string, () => Promise<unknown>>([
     ['CreateTable', () => service.post('/v1/table/people/drop')],
     ['DeclareTable', () => service.post('/v1/table/people/drop')],
     ['CreateNamespace', () => service.post('/v1/namespace/team/drop')],
+    ['AlterTableAlterColumns', addColumn],
+    ['AlterTableDropColumns', addColumn],
+    ['CreateTableTag', () => service.post('/v1/table/people/tags/delete', { tag: 'first' })],
+    ['CreateTableBranch', () => service.post('/v1/table/people/branches/delete', { name: 'dev' })],
   ]);
 
   for (const example of examples) {
@@ -75,16 +81,26 @@ describe('what the documents page shows works when it is sent', () => {
     test(operationId, async () => {
       await restoreTable();
       await service.post('/v1/namespace/team/create');
-      await absentBefore.get(operationId)?.();
+      await doneBefore.get(operationId)?.();
       const { status, body } = await service.post(filledIn(example), example.body as Record<string, unknown>);
       assert.ok(status === 200 || status === 202, `${status} ${JSON.stringify(body)}`);
     });
   }
 
+  test('those of columns, indexes and versions work one after the other, as a reader goes down the page', async () => {
+    await service.post('/v1/table/people/drop');
+    const isBefore = ({ operationId }: Operation) => ['CreateTable', 'MergeInsertIntoTable'].includes(operationId);
+    const isInGroup = ({ tags }: Operation) => ['Columns', 'Indexes', 'Versions'].includes(tags[0]!);
+    const walked = examples.filter(({ operation }) => isBefore(operation) || isInGroup(operation));
+    assert.ok(walked.length > 20);
+    for (const example of walked)
+      succeeded(await service.post(filledIn(example), example.body as Record<string, unknown>));
+  });
+
   for (const example of textExamples) {
     test(`${example.operation.operationId} as ${example.type}`, async () => {
       await restoreTable();
-      await absentBefore.get(example.operation.operationId)?.();
+      await doneBefore.get(example.operation.operationId)?.();
       const authorization = `Bearer ${await service.mint('lancegate:write')}`;
       const headers = { authorization, 'content-type': example.type };
       const sent = { method: 'POST', headers, body: String(example.body) };

@@ -158,9 +158,9 @@ export const guides: Readonly<Record<string, Guide>> = {
   AlterTableAlterColumns: {
     group: columns,
     text: 'Renames a column, casts it to another type, or allows NULL in it.',
-    example: { alterations: [{ path: 'age', rename: 'years' }] },
+    example: { alterations: [{ path: 'age_in_months', data_type: { type: 'int32' } }] },
   },
-  AlterTableDropColumns: { group: columns, text: 'Older versions keep them.', example: { columns: ['age'] } },
+  AlterTableDropColumns: { group: columns, text: 'Older versions keep them.', example: { columns: ['age_in_months'] } },
   UpdateFieldMetadata: {
     group: columns,
     text: 'Sets the metadata of columns: texts by name. NULL takes one away.',
@@ -201,7 +201,7 @@ export const guides: Readonly<Record<string, Guide>> = {
     text: 'A new version that holds what the older one held. None is lost.',
     example: { version: 1 },
   },
-  CreateTableTag: { group: versions, text: 'A version with a tag is kept.', example: { tag: 'release-1', version: 1 } },
+  CreateTableTag: { group: versions, text: 'A version with a tag is kept.', example: { tag: 'first', version: 1 } },
   UpdateTableTag: {
     group: versions,
     text: 'The version that the tag named before is no longer kept by it.',
@@ -218,7 +218,7 @@ export const guides: Readonly<Record<string, Guide>> = {
   CreateTableBranch: {
     group: versions,
     text: 'A branch begins as the version that it is made from, and then has writes of its own. It shares files with its table.',
-    example: { name: 'experiment', from_branch: ofBranch },
+    example: { name: 'dev', from_branch: ofBranch },
   },
   ListTableBranches: { group: versions, text: 'With the branch and version that each was made from.', example: {} },
   DeleteTableBranch: {
