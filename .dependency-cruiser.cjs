@@ -77,7 +77,7 @@ const orderOfSubRooms = {
   'engine/lance': ['native', 'store', 'live-rows', 'head', 'durability', 'commit', 'storage', 'shadow', 'adapter'],
   arrow: ['format', 'schema', 'column', 'stream'],
   catalog: ['migrations', 'queries', 'sqlite', 'postgres'],
-  operations: ['indexes', 'tables', 'rows', 'columns', 'transact'],
+  operations: ['indexes', 'tags', 'branches', 'tables', 'namespaces', 'rows', 'columns', 'transact'],
   merge: ['key-index', 'strategy'],
   maintenance: ['observe', 'decide', 'act'],
   auth: ['tokens', 'policy'],

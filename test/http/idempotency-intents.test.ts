@@ -21,9 +21,10 @@ import type { BranchName, IdempotencyKey, ObjectName } from '#src/kernel/ids.ts'
 import type { RequestScope } from '#src/kernel/request-scope.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { mergeRows } from '#src/merge/request.ts';
-import { createBranch } from '#src/operations/branches.ts';
+import { createBranch } from '#src/operations/branches/create-branch.ts';
 import { createIndex } from '#src/operations/indexes/create-index.ts';
-import { createNamespace, dropNamespace } from '#src/operations/namespaces.ts';
+import { createNamespace } from '#src/operations/namespaces/create-namespace.ts';
+import { dropNamespace } from '#src/operations/namespaces/drop-namespace.ts';
 import { startOperations } from '#src/operations/operations.ts';
 import { cloneTable } from '#src/operations/tables/clone-table.ts';
 import { countRows } from '#src/operations/tables/count-rows.ts';

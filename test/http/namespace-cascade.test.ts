@@ -6,7 +6,7 @@ import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { Location, NamespacePath, ObjectName, TableRef } from '#src/kernel/ids.ts';
 import { neverAborts } from '#src/kernel/read-write-lock.ts';
-import { dropNamespace } from '#src/operations/namespaces.ts';
+import { dropNamespace } from '#src/operations/namespaces/drop-namespace.ts';
 import { EmbeddedOwners } from '#src/table/table-owners.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 

@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName } from '#src/kernel/ids.ts';
-import { deleteBranch } from '#src/operations/branches.ts';
+import { deleteBranch } from '#src/operations/branches/delete-branch.ts';
 import { takeOverBranches } from '#src/operations/recovery.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { checkStorageOptions, readCreateParameters, readProperties } from '#src/operations/create-table.ts';
-import { dropBehaviors } from '#src/operations/namespaces.ts';
+import { dropBehaviors } from '#src/operations/namespaces/drop-namespace.ts';
 import { createModes, parseChoice } from '#src/wire/choices.ts';
 import { parseDurationMs, QueryParameters, readFlag, readPage, readTimeout } from '#src/wire/query-parameters.ts';
 

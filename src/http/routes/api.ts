@@ -2,7 +2,9 @@
  * Every route with its operation. To offer one more, add a line here: docs/adding-an-operation.md.
  */
 import type { Route } from '../../endpoint/route.ts';
-import { createBranchRoute, deleteBranchRoute, listBranchesRoute } from '../../operations/branches.ts';
+import { createBranchRoute } from '../../operations/branches/create-branch.ts';
+import { deleteBranchRoute } from '../../operations/branches/delete-branch.ts';
+import { listBranchesRoute } from '../../operations/branches/list-branches.ts';
 import { addColumnsRoute } from '../../operations/columns/add-columns.ts';
 import { alterColumnsRoute } from '../../operations/columns/alter-columns.ts';
 import { dropColumnsRoute } from '../../operations/columns/drop-columns.ts';
@@ -17,13 +19,10 @@ import { indexStatsRoute, listIndexesRoute, prewarmIndexRoute } from '../../oper
 import { insertRowsRoute } from '../../operations/insert-rows.ts';
 import { maintainTableRoute } from '../../operations/maintain-table.ts';
 import { mergeRowsRoute } from '../../operations/merge-rows.ts';
-import {
-  createNamespaceRoute,
-  describeNamespaceRoute,
-  dropNamespaceRoute,
-  listNamespacesRoute,
-  namespaceExistsRoute,
-} from '../../operations/namespaces.ts';
+import { createNamespaceRoute } from '../../operations/namespaces/create-namespace.ts';
+import { describeNamespaceRoute, namespaceExistsRoute } from '../../operations/namespaces/describe-namespace.ts';
+import { dropNamespaceRoute } from '../../operations/namespaces/drop-namespace.ts';
+import { listNamespacesRoute } from '../../operations/namespaces/list-namespaces.ts';
 import type { OperationDeps } from '../../operations/operations.ts';
 import { deleteRowsRoute } from '../../operations/rows/delete-rows.ts';
 import { updateRowsRoute } from '../../operations/rows/update-rows.ts';
@@ -41,13 +40,11 @@ import { registerTableRoute } from '../../operations/tables/register-table.ts';
 import { renameTableRoute } from '../../operations/tables/rename-table.ts';
 import { restoreTableRoute } from '../../operations/tables/restore-table.ts';
 import { tableStatsRoute } from '../../operations/tables/table-statistics.ts';
-import {
-  createTagRoute,
-  deleteTagRoute,
-  listTagsRoute,
-  tagVersionRoute,
-  updateTagRoute,
-} from '../../operations/tags.ts';
+import { createTagRoute } from '../../operations/tags/create-tag.ts';
+import { deleteTagRoute } from '../../operations/tags/delete-tag.ts';
+import { tagVersionRoute } from '../../operations/tags/find-tag.ts';
+import { listTagsRoute } from '../../operations/tags/list-tags.ts';
+import { updateTagRoute } from '../../operations/tags/update-tag.ts';
 import { transactRoute } from '../../operations/transact/apply-operations.ts';
 import { notOfferedRoutes } from './not-offered.ts';
 import { configurationRoute } from './operators/configuration.ts';

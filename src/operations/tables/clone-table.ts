@@ -17,7 +17,7 @@ import type { TableAccess, TableDescription } from '../../table/table-access.ts'
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
 import { Version } from '../../wire/json-body.ts';
-import { findTag } from '../tags.ts';
+import { findTag } from '../tags/find-tag.ts';
 
 interface Deps {
   readonly catalog: TableCatalog;

@@ -9,7 +9,7 @@ import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import { Count, StringMap, Version } from '../../wire/json-body.ts';
 import { flag, readFlag } from '../../wire/query-parameters.ts';
-import { findTag } from '../tags.ts';
+import { findTag } from '../tags/find-tag.ts';
 import type { Visible } from '../visible-page.ts';
 import { lanceSchemaJson } from './lance-schema-json.ts';
 import type { ReadTarget } from './query-table.ts';
