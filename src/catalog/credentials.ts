@@ -27,12 +27,17 @@ export interface ApiKeyColumns {
 export const apiKeyOf = (row: ApiKeyColumns): ApiKey => ({
   id: row.id,
   subject: row.subject,
-  scopes: JSON.parse(row.scopes) as readonly string[],
-  groups: JSON.parse(row.groups) as readonly string[],
+  scopes: textsIn(row.scopes),
+  groups: textsIn(row.groups),
   createdAtMs: row.created_at_ms,
   expiresAtMs: row.expires_at_ms ?? undefined,
   revokedAtMs: row.revoked_at_ms ?? undefined,
 });
+
+function textsIn(json: string): readonly string[] {
+  const list: unknown = JSON.parse(json);
+  return Array.isArray(list) ? list.map(String) : [];
+}
 
 export interface StoredApiKey extends ApiKey {
   /** SHA-256; the secret itself is not kept. */

@@ -1,5 +1,7 @@
 /** The credentials of the replicas that share a catalog. */
+
 import { type Clock, ExpiringCache } from '../kernel/clock.ts';
+import { LancegateError } from '../kernel/errors.ts';
 import type { ApiKey, ApiKeyRecords, IssuerKeyRecords, StoredApiKey } from './credentials.ts';
 import * as rows from './queries/credentials-rows.ts';
 import type { SqlSession } from './sql-catalog.ts';
@@ -98,7 +100,7 @@ export class SqlIssuerKeys implements IssuerKeyRecords {
   async replace(next: (document: string) => Promise<string>): Promise<void> {
     for (;;) {
       const seen = await this.read();
-      if (seen === undefined) throw new Error('there is no document to replace');
+      if (seen === undefined) throw new LancegateError('Internal', 'there is no document to replace');
       const document = await next(seen);
       if (await this.#session.transact((db) => rows.replaceIssuerKeys(db, this.#issuer, seen, document))) return;
     }

@@ -37,7 +37,7 @@ export const arrowCommand: Command = {
 
   async run(args, context) {
     const line = readCommandLine({ options, settingNames: [], positionals: ['FILE'] }, args, context);
-    await using input = await inputOf(line.positionals[0]!, { format: undefined }, context);
+    await using input = await inputOf(line.positionals[0], { format: undefined }, context);
     const messages: Uint8Array[] = [];
     for await (const { bytes } of messagesOfFile(input, { types: line.options.types }))
       messages.push(Buffer.from(bytes));

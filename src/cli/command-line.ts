@@ -3,37 +3,51 @@ import { clientVariables } from '../config/environment.ts';
 import { type Found, type OptionTable, type OptionValues, readOptions } from '../config/options.ts';
 import { type ConfigReading, readConfig } from '../config/read-config.ts';
 import { type SettingName, settings } from '../config/settings.ts';
+import { entriesOf } from '../kernel/paired.ts';
+import type { Some } from '../kernel/some.ts';
 import { type CliContext, UsageError } from './command.ts';
 
 /** What a command takes on its command line. */
-interface CommandSyntax<Options extends OptionTable> {
+interface CommandSyntax<Options extends OptionTable, Names extends readonly string[]> {
   /** Its own, which are no settings. */
   readonly options: Options;
   /** Settings it takes as flags; all of them are read from the environment. */
   readonly settingNames: readonly SettingName[];
   /** Names of the positionals; one in brackets may be absent, and one with `…` behind it may be several. */
-  readonly positionals?: readonly string[];
+  readonly positionals?: Names;
 }
 
-interface CommandLine<Options> {
+/** What stands at the names of the syntax. */
+export type Positionals<Names extends readonly string[]> = Names extends readonly [
+  infer First extends string,
+  ...infer Others extends readonly string[],
+]
+  ? First extends `${string}…`
+    ? Some<string>
+    : First extends `[${string}]`
+      ? readonly [string?]
+      : readonly [string, ...Positionals<Others>]
+  : readonly [];
+
+interface CommandLine<Options, Names extends readonly string[]> {
   readonly options: OptionValues<Options>;
   /** By option: `--url`, `LANCEGATE_URL`, `default`. */
   readonly sources: Readonly<Record<string, string>>;
   readonly reading: ConfigReading;
-  readonly positionals: readonly string[];
+  readonly positionals: Positionals<Names>;
 }
 
 /** Where credentials are. */
 export const credentialSettings = ['dataFolder', 'catalogUrl', 'catalogPasswordFile'] as const;
 
-export const allSettingNames = Object.keys(settings) as readonly SettingName[];
+export const allSettingNames: readonly SettingName[] = entriesOf(settings).map(([name]) => name);
 
 /** Reads arguments and environment; throws one `UsageError` with everything that is wrong in either. */
-export function readCommandLine<Options extends OptionTable>(
-  syntax: CommandSyntax<Options>,
+export function readCommandLine<Options extends OptionTable, const Names extends readonly string[] = readonly []>(
+  syntax: CommandSyntax<Options, Names>,
   args: readonly string[],
   context: CliContext,
-): CommandLine<Options> {
+): CommandLine<Options, Names> {
   const taken = [...syntax.settingNames.map((name) => settings[name]), ...Object.values(syntax.options)];
   const { flags, positionals, problems } = parseArguments(args, taken);
   const own = readOptions(syntax.options, ({ flag }) => flags.get(flag) ?? inEnvironment(flag, context), context.cwd);
@@ -47,13 +61,13 @@ export function readCommandLine<Options extends OptionTable>(
     ...reading.problems,
   ];
   if (all.length > 0) throw new UsageError(all);
-  return { options: own.values, sources: own.sources, reading, positionals };
+  return { options: own.values, sources: own.sources, reading, positionals: positionals as Positionals<Names> };
 }
 
 function inEnvironment(flag: string, { env }: CliContext): Found | undefined {
   const source = clientVariables.get(flag);
   const text = source && env[source];
-  return text ? { text, source: source! } : undefined;
+  return source && text ? { text, source } : undefined;
 }
 
 function positionalProblems(expected: readonly string[], given: readonly string[]): readonly string[] {

@@ -6,6 +6,7 @@ import type { Option } from '../config/options.ts';
 import type { Config } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/errors.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 import type { Probes } from './probes.ts';
 
 interface CommandWords {
@@ -34,8 +35,8 @@ export interface CommandGroup extends CommandWords {
 
 /** Of the package. */
 export function versionOf({ packageFolder, readFile }: CliContext): string {
-  const { version } = JSON.parse(readFile(join(packageFolder, 'package.json')).toString('utf8')) as { version: string };
-  return version;
+  const said: unknown = JSON.parse(readFile(join(packageFolder, 'package.json')).toString('utf8'));
+  return isObject(said) ? String(said.version) : 'unknown';
 }
 
 /** Something the person at the terminal can put right; shown without a stack. Exit code 1. */

@@ -1,7 +1,7 @@
 /** The commands as a program of `commander`, which finds the command that is meant and prints help. Each reads its flags by itself. */
 import { Option as FlagShown, Command as Program } from 'commander';
 import type { Option } from '../config/options.ts';
-import { type Group, groups } from '../config/settings.ts';
+import { groups } from '../config/settings.ts';
 import type { CliContext, Command, CommandGroup } from './command.ts';
 
 interface HelpOutput {
@@ -67,6 +67,7 @@ function flagShown(option: Option<unknown>): FlagShown {
   const usual = type.arity === 'list' ? text?.replaceAll(',', ', ') : text;
   const words = [doc, isLong && `Takes ${type.expects}.`, usual !== undefined && `[${usual}]`];
   const shown = new FlagShown(usage, words.filter(Boolean).join(' '));
-  const group = 'group' in option ? groups[option.group as Group] : 'Flags';
+  const of = 'group' in option ? String(option.group) : '';
+  const [, group = 'Flags'] = Object.entries(groups).find(([name]) => name === of) ?? [];
   return shown.helpGroup(`${group}:`);
 }

@@ -2,12 +2,14 @@
  * `lancegate serve`: starts the service, says where it is in the one line that goes to stdout, and ends it in order. The first
  * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
+
 import { type EffectiveSetting, effectiveSettings } from '../config/describe-config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Option } from '../config/options.ts';
 import type { ConfigReading } from '../config/read-config.ts';
 import { type Config, settings } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { isObject } from '../kernel/json-bounds.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
 import { type CliContext, CliError, type Command, versionOf, write } from './command.ts';
 import { allSettingNames, readCommandLine } from './command-line.ts';
@@ -113,14 +115,13 @@ async function start(
 
 /** What the system refuses at the start, and what to do; all else has a sentence of its own. */
 function inWords(error: unknown, config: Config): unknown {
-  const fault = error as NodeJS.ErrnoException;
-  const { syscall, code, path } = fault;
+  const { syscall, code, path } = isObject(error) ? error : {};
   if (syscall === 'listen') {
-    const { said, next } = refusalOfPort(fault, config);
+    const { said, next } = refusalOfPort(error, config);
     return new CliError(`port ${said}: ${next}`, { cause: error });
   }
   if (syscall !== 'mkdir') return error;
-  const flag = path?.startsWith(config.dataFolder) ? '--data' : '--storage-root';
+  const flag = String(path).startsWith(config.dataFolder) ? '--data' : '--storage-root';
   const next = `let this user write where it would be, or name another folder by ${flag}`;
   return new CliError(`the folder ${path} cannot be made (${code}): ${next}`, { cause: error });
 }

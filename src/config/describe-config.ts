@@ -1,8 +1,7 @@
+import { entriesOf, paired, pairedInEach } from '../kernel/paired.ts';
 import { environmentFileName, environmentName } from './environment.ts';
 import type { ConfigReading } from './read-config.ts';
-import { type Group, groups, type Setting, type SettingName, settings } from './settings.ts';
-
-const settingEntries = Object.entries(settings) as [SettingName, Setting][];
+import { type Group, groups, type Setting, settings } from './settings.ts';
 
 export interface EffectiveSetting {
   readonly flag: string;
@@ -13,9 +12,9 @@ export interface EffectiveSetting {
 }
 
 export const effectiveSettings = ({ values, sources }: ConfigReading): EffectiveSetting[] =>
-  settingEntries.map(([name, { flag, type }]) => {
-    const value: unknown = values[name];
-    return { flag, value: value === undefined ? null : type.show(value), source: sources[name]! };
+  Object.entries<Setting>(settings).map(([name, { flag, type }]) => {
+    const value = new Map<string, unknown>(Object.entries(values)).get(name);
+    return { flag, value: value === undefined ? null : type.show(value), source: sources[name] ?? 'default' };
   });
 
 /** One setting a line: flag, value, where it came from. */
@@ -26,10 +25,7 @@ export const showConfig = (effective: readonly EffectiveSetting[]): string =>
 export function configurationMarkdown(): string {
   const ofGroup = (name: Group) => Object.values<Setting>(settings).filter(({ group }) => group === name);
   const { former, ...present } = groups;
-  const parts = (Object.keys(present) as Group[]).flatMap((name) => [
-    `## ${groups[name]}`,
-    ...ofGroup(name).map(settingMarkdown),
-  ]);
+  const parts = entriesOf(present).flatMap(([name, title]) => [`## ${title}`, ...ofGroup(name).map(settingMarkdown)]);
   const variables = ofGroup('former').map((setting) => `\`${environmentName(setting)}\``);
   const end = `This release takes these, and their flags, and warns; the next one refuses them: ${variables.join(', ')}.`;
   return `${[markdownIntroduction, ...parts, `## ${former}`, end].join('\n\n')}\n`;
@@ -68,12 +64,7 @@ function settingMarkdown(setting: Setting): string {
 }
 
 function alignColumns(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]!.length))) ?? [];
-  const lines = rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column]!))
-      .join('  ')
-      .trimEnd(),
-  );
-  return `${lines.join('\n')}\n`;
+  const widths = pairedInEach(rows[0] ?? [], rows).map(([, cells]) => Math.max(...cells.map(({ length }) => length)));
+  const lines = rows.map((row) => paired(row, widths).map(([cell, width]) => cell.padEnd(width)));
+  return `${lines.map((cells) => cells.join('  ').trimEnd()).join('\n')}\n`;
 }

@@ -41,10 +41,10 @@ export function readEnvironment({ env, readTextFile }: EnvironmentSources): Envi
     const file = fileName && env[fileName];
     if (env[name] && file) problems.push(`${name} and ${fileName} are both set; use one of them`);
     else if (env[name]) found.set(setting.flag, { text: env[name], source: name });
-    else if (file) {
+    else if (fileName && file) {
       const text = readSecretFile(readTextFile, file);
       if (text === undefined) problems.push(`${fileName}: cannot read ${JSON.stringify(file)}`);
-      else found.set(setting.flag, { text, source: fileName! });
+      else found.set(setting.flag, { text, source: fileName });
     }
   }
   return { found, problems: [...unknownVariables(env), ...problems] };

@@ -2,6 +2,7 @@
  * An option is one thing the operator can say, whether it is a setting of the service or an argument of one command.
  * Tables of options are plain objects; the type of the values follows from the table.
  */
+import { entriesOf } from '../kernel/paired.ts';
 import type { ValueType } from './value-types.ts';
 
 export interface Option<T> {
@@ -32,7 +33,10 @@ export const optional = <T>(type: ValueType<T>, words: OptionWords): Option<T | 
   default: undefined,
   required: false,
 });
-export const withDefault = <T>(type: ValueType<T>, words: OptionWords & { default: string }): Option<T> => ({
+export const withDefault = <T>(
+  type: ValueType<T>,
+  words: OptionWords & { default: string },
+): Option<T> & { readonly default: string } => ({
   ...words,
   type,
   required: false,
@@ -60,7 +64,7 @@ export function readOptions<Table extends OptionTable>(
   const values: Record<string, unknown> = {};
   const sources: Record<string, string> = {};
   const problems: string[] = [];
-  for (const [name, option] of Object.entries(table) as [string, Table[keyof Table]][]) {
+  for (const [name, option] of entriesOf(table)) {
     const found = find(option) ?? defaultOf(option);
     values[name] = found && option.type.parse(found.text, cwd);
     sources[name] = found?.source ?? 'default';

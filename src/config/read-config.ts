@@ -22,8 +22,8 @@ export function readConfig(sources: ConfigSources): ConfigReading {
   const environment = readEnvironment(sources);
   const given = ({ flag }: Option<unknown>): Found | undefined =>
     sources.flags.get(flag) ?? environment.found.get(flag);
-  const dataFolder = given(settings.dataFolder)?.text ?? settings.dataFolder.default!;
-  const storageRoot = { text: settings.storageRoot.default!.replace('<data>', () => dataFolder), source: 'default' };
+  const dataFolder = given(settings.dataFolder)?.text ?? settings.dataFolder.default;
+  const storageRoot = { text: settings.storageRoot.default.replace('<data>', () => dataFolder), source: 'default' };
   const reading = readOptions(
     settings,
     (setting) => given(setting) ?? (setting === settings.storageRoot ? storageRoot : undefined),

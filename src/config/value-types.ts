@@ -2,8 +2,10 @@
  * What the value of an option can be. Every type reads text (a flag, an environment variable and a default are all
  * text), says what it expects in words that an error can use, and shows a value in the form it would read back.
  */
+
 import { isIPv4, isIPv6 } from 'node:net';
 import { resolve } from 'node:path';
+import { entriesOf } from '../kernel/paired.ts';
 
 export interface ValueType<T> {
   /** Completes "expected …" in an error. */
@@ -242,9 +244,8 @@ export const bytes = (least: number, most: number): ValueType<number> =>
   );
 
 export function showBytes(value: number): string {
-  const units = ['TiB', 'GiB', 'MiB', 'KiB'];
-  const unit = units.find((name) => value > 0 && value % byteUnits[name.toUpperCase()]! === 0);
-  return unit === undefined ? `${value}B` : `${value / byteUnits[unit.toUpperCase()]!}${unit}`;
+  const found = entriesOf({ TiB, GiB, MiB, KiB }).find(([, unitBytes]) => value > 0 && value % unitBytes === 0);
+  return found === undefined ? `${value}B` : `${value / found[1]}${found[0]}`;
 }
 
 export const dayMs = 86_400_000;
@@ -268,7 +269,7 @@ export const durationMs = (leastMs: number, mostMs: number): ValueType<number> =
       if (!/^(\d{1,12}(ms|[dhms]))+$/.test(raw)) return undefined;
       const parts = [...raw.matchAll(/(\d+)(ms|[dhms])/g)];
       return within(
-        parts.reduce((sum, [, count, unit]) => sum + Number(count) * durationUnitsMs[unit!]!, 0),
+        parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (durationUnitsMs[unit] ?? 0), 0),
         leastMs,
         mostMs,
       );

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { NamespaceCatalog, TableCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
 import type { NewId } from '../kernel/clock.ts';
-import type { Location, NamespacePath, ObjectName, TableRef } from '../kernel/ids.ts';
+import { type Location, type NamespacePath, type ObjectName, ownLocation, type TableRef } from '../kernel/ids.ts';
 import { type Spelling, speltAs } from '../kernel/spelling.ts';
 
 /** Names that are safe as they are: in a path, in a URL of any object store, and as a table name for LanceDB. */
@@ -34,7 +34,7 @@ export async function newLocation(
 ): Promise<Location> {
   const folder = [...table.namespace.map(folderName), folderName(table.name)].join('/');
   const other = engine.locationOf(`${folder}-${newId().replaceAll('-', '').slice(0, 12)}.lance`, 'id');
-  const first = `${folder}.lance` as Location;
+  const first = ownLocation(`${folder}.lance`);
   const known = await catalog.locationsAt(first, 'exact');
   if (known.every(({ location }) => location !== first) && (await engine.isVacant(first))) return first;
   return other;

@@ -14,6 +14,9 @@ export type TableId = Branded<string, 'TableId'>;
 /** Where a table's files are: a path relative to the storage root, such as `prod/users.lance`. Never from a client. */
 export type Location = Branded<string, 'Location'>;
 
+/** A location, or a bound of some, of this service's own making. */
+export const ownLocation = (path: string): Location => path as Location;
+
 export interface TableRef {
   readonly namespace: NamespacePath;
   readonly name: ObjectName;

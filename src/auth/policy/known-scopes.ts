@@ -1,5 +1,7 @@
 /** The scopes that policies ask for. */
+
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { AccessSetupError } from '../challenge.ts';
 
 /**
@@ -35,7 +37,7 @@ const hasScopes = (part: unknown): boolean => isScopes(part) || fieldsOf(part).s
 
 /** `principal.scopes`: no other entity of the schema has an attribute of that name. */
 const isScopes = (part: unknown): boolean =>
-  fieldsOf(part).some(([name, value]) => name === '.' && (value as { attr?: unknown }).attr === 'scopes');
+  fieldsOf(part).some(([name, value]) => name === '.' && isObject(value) && value.attr === 'scopes');
 
 /** The texts of a comparison, and the variables that scopes are compared with. */
 function leaves(part: unknown): readonly { readonly kind: string; readonly leaf: string }[] {

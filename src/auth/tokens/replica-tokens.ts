@@ -5,10 +5,12 @@
  * A token names its audience, one replica, and lives for a minute. A replica signs with the newest key and makes a new one
  * each day, so the clocks of replicas must agree within a minute. An unknown key is looked up, at most once a second.
  */
+
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { decodeProtectedHeader, SignJWT } from 'jose';
 import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
 import { type Clock, ExpiringCache, type NewId } from '../../kernel/clock.ts';
+import { LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
 import { invalidToken } from '../challenge.ts';
@@ -129,7 +131,9 @@ export class ReplicaTokens implements Verifier {
     await this.#deps.keys.create('[]');
     await this.#deps.keys.replace(async (document) => this.#withYoungKey(parse(document)));
     await this.#lookOnce();
-    return youngEnough()!;
+    const made = youngEnough();
+    if (made !== undefined) return made;
+    throw new LancegateError('Internal', 'the key that replicas sign with was made, and is not there');
   }
 
   /** Another replica may have made one meanwhile. */

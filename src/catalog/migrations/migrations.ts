@@ -5,7 +5,7 @@
  * ends in `-additive`: it adds tables, or columns that may be null, and what older ones write stays right. A catalog that holds
  * another migration which this list does not have is refused.
  */
-import type { Kysely } from 'kysely';
+import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
 import { CatalogTooNew, CatalogUnusable } from '../port.ts';
 import { namespacesAndTables } from './0001-namespaces-and-tables.ts';
@@ -69,10 +69,6 @@ export async function migrateCatalog<Schema>(db: Kysely<Schema>, migrations: Mig
 async function appliedMigrations<Schema>(db: Kysely<Schema>): Promise<readonly string[]> {
   const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
   if (!tables.some((table) => table.name === migrationTableName)) return [];
-  const rows = await (db as unknown as Kysely<{ [migrationTableName]: { name: string } }>)
-    .selectFrom(migrationTableName)
-    .select('name')
-    .orderBy('name')
-    .execute();
-  return rows.map((row) => row.name);
+  const names = sql<{ readonly name: string }>`select name from ${sql.table(migrationTableName)} order by name`;
+  return (await names.execute(db)).rows.map(({ name }) => name);
 }

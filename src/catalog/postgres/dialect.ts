@@ -102,7 +102,7 @@ class CatalogClient implements PostgresPoolClient {
   query<Row>(sql: string, parameters: readonly unknown[]): Promise<PostgresQueryResult<Row>>;
   query<Row>(cursor: PostgresCursor<Row>): PostgresCursor<Row>;
   query(sql: unknown, parameters: readonly unknown[] = []): unknown {
-    return this.#query(sql as string, parameters);
+    return this.#query(String(sql), parameters);
   }
 
   release(isDiscarded = false): void {
@@ -114,11 +114,15 @@ class CatalogClient implements PostgresPoolClient {
   async #query(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
     if (this.#isLost) throw new ConnectionLost('the connection was lost before');
     const late = Promise.withResolvers<never>();
-    const cancel = this.#clock.schedule(this.#answerWithinMs, () => late.reject(new Error('no answer in time')));
-    const stopWatching = this.#watch.whileWaiting(() => late.reject(new Error('the server is silent')));
+    const cancel = this.#clock.schedule(this.#answerWithinMs, () =>
+      late.reject(new ConnectionLost('no answer in time')),
+    );
+    const stopWatching = this.#watch.whileWaiting(() => late.reject(new ConnectionLost('the server is silent')));
     try {
       const results = await Promise.race([this.#client.query(sql, [...parameters]), late.promise]);
-      return [results].flat().at(-1)!;
+      const last = [results].flat().at(-1);
+      if (last !== undefined) return last;
+      throw new ConnectionLost('the server has answered none of the statements');
     } catch (cause) {
       if (wasRolledBack(cause)) throw cause;
       this.#lose();
@@ -184,17 +188,18 @@ class CatalogDriver extends PostgresDriver {
   override async beginTransaction(connection: DatabaseConnection, settings: TransactionSettings): Promise<void> {
     const start = `start transaction isolation level ${settings.isolationLevel ?? 'read committed'}`;
     const { rows } = await connection.executeQuery<Begun>(CompiledQuery.raw(`${start}; ${this.#begin}`));
-    this.#begun.set(connection, rows[0]!);
+    const [begun] = rows;
+    if (begun !== undefined) this.#begun.set(connection, begun);
   }
 
   override async commitTransaction(connection: DatabaseConnection): Promise<void> {
-    const { xid, started } = this.#begun.get(connection)!;
+    const begun = this.#begun.get(connection);
     try {
       await super.commitTransaction(connection);
     } catch (error) {
-      throw error instanceof ConnectionLost || (error instanceof pg.DatabaseError && !wasRolledBack(error))
-        ? new CommitUnanswered(xid, started, error)
-        : error;
+      const isUnanswered =
+        error instanceof ConnectionLost || (error instanceof pg.DatabaseError && !wasRolledBack(error));
+      throw isUnanswered && begun !== undefined ? new CommitUnanswered(begun.xid, begun.started, error) : error;
     }
   }
 

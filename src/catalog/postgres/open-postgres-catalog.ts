@@ -83,7 +83,9 @@ export async function describeDatabase(address: DatabaseAddress, clock: Clock) {
         (extract(epoch from clock_timestamp()) * 1000)::bigint as "nowMs",
         pg_is_in_recovery() as "isStandby"`.execute(db);
     const pending = await pendingMigrations(db, catalogMigrations({ sortedText: sql`text collate "C"` }));
-    return { ...rows[0]!, name: connection.name, pendingMigrations: pending.length };
+    const [described] = rows;
+    if (described === undefined) throw new CatalogUnusable('The server does not describe itself.');
+    return { ...described, name: connection.name, pendingMigrations: pending.length };
   } catch (error) {
     throw openErrorOf(connection, error);
   } finally {

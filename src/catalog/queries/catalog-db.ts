@@ -1,6 +1,7 @@
 /** The rows as the database holds them. Objects of text to text are kept as JSON text: nothing ever queries inside. */
 
 import type { Kysely } from 'kysely';
+import { LancegateError } from '../../kernel/errors.ts';
 import type {
   BranchName,
   IdempotencyKey,
@@ -69,7 +70,7 @@ export interface TransactionRow {
 interface OpenBranchRow {
   readonly table_id: TableId;
   /** Empty for main. */
-  readonly branch: string;
+  readonly branch: BranchName | '';
   readonly acknowledged_version: number;
   readonly storage_session: string;
 }
@@ -77,7 +78,7 @@ interface OpenBranchRow {
 interface AcknowledgedVersionRow {
   readonly table_id: TableId;
   /** Empty for main. */
-  readonly branch: string;
+  readonly branch: BranchName | '';
   readonly version: number;
 }
 
@@ -177,7 +178,9 @@ const pathSeparator = '\u001f';
 /** The character after the separator: with it a range scan covers exactly what is below a path. */
 const pastSeparator = '\u0020';
 
-export const namespacePathOf = (path: NamespacePath): FullPath => path.join(pathSeparator) as FullPath;
+const fullPath = (text: string): FullPath => text as FullPath;
+
+export const namespacePathOf = (path: NamespacePath): FullPath => fullPath(path.join(pathSeparator));
 
 export const tablePathOf = ({ namespace, name }: TableRef): FullPath => namespacePathOf([...namespace, name]);
 
@@ -186,11 +189,13 @@ export const namesOf = (path: FullPath): NamespacePath =>
 
 export function tableRefOf(path: FullPath): TableRef {
   const names = namesOf(path);
-  return { namespace: names.slice(0, -1), name: names[names.length - 1]! };
+  const name = names.at(-1);
+  if (name === undefined) throw new LancegateError('Internal', 'The catalog failed.', { internal: { path } });
+  return { namespace: names.slice(0, -1), name };
 }
 
 /** Full paths strictly below `path` are those between the two bounds, both exclusive. Not for the root. */
 export const boundsBelow = (path: FullPath): { readonly from: FullPath; readonly to: FullPath } => ({
-  from: `${path}${pathSeparator}` as FullPath,
-  to: `${path}${pastSeparator}` as FullPath,
+  from: fullPath(`${path}${pathSeparator}`),
+  to: fullPath(`${path}${pastSeparator}`),
 });

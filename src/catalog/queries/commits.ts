@@ -90,7 +90,7 @@ export async function forgetTransactions(db: CatalogDb, beforeMs: number, limit:
 }
 
 const main = '';
-const nameOf = (branch: BranchName | undefined): string => branch ?? main;
+const nameOf = (branch: BranchName | undefined): BranchName | typeof main => branch ?? main;
 
 /** Enters a branch. After a crash the branches that were entered, and no others, can hold unacknowledged commits. */
 export async function markOpenForWriting(db: CatalogDb, open: OpenBranch): Promise<void> {
@@ -132,7 +132,7 @@ export async function listOpenBranches(db: CatalogDb, ref?: TableRef): Promise<r
   const rows = await db
     .selectFrom('open_branches')
     .innerJoin('tables', 'tables.id', 'open_branches.table_id')
-    .$if(ref !== undefined, (query) => query.where('tables.path', '=', tablePathOf(ref!)))
+    .$call((query) => (ref === undefined ? query : query.where('tables.path', '=', tablePathOf(ref))))
     .select(['table_id', 'tables.path', 'tables.location', 'branch', 'acknowledged_version', 'storage_session'])
     .orderBy('tables.path')
     .orderBy('branch')
@@ -141,7 +141,7 @@ export async function listOpenBranches(db: CatalogDb, ref?: TableRef): Promise<r
     tableId: row.table_id,
     ref: tableRefOf(row.path),
     location: row.location,
-    branch: row.branch === main ? undefined : (row.branch as BranchName),
+    branch: row.branch === main ? undefined : row.branch,
     acknowledgedVersion: row.acknowledged_version,
     storageSession: row.storage_session,
   }));
@@ -201,7 +201,7 @@ export async function acknowledgedBranches(db: CatalogDb): Promise<readonly Ackn
     .execute();
   return rows.map(({ table_id: tableId, path, location, branch, version }) => ({
     ...{ tableId, ref: tableRefOf(path), location, acknowledgedVersion: version },
-    branch: branch === main ? undefined : (branch as BranchName),
+    branch: branch === main ? undefined : branch,
   }));
 }
 
@@ -244,13 +244,12 @@ const rowOfIntent = (intent: WriteIntent): IdempotencyKeyRow => ({
   base_version: intent.baseVersion,
 });
 
-const intentOf = (row: IdempotencyKeyRow): WriteIntent => ({
-  ...requestOf(row),
-  tableId: row.table_id!,
-  ref: tableRefOf(row.table_path!),
-  branch: row.branch ?? undefined,
-  baseVersion: row.base_version!,
-});
+function intentOf(row: IdempotencyKeyRow): WriteIntent {
+  const { table_id: tableId, table_path: path, base_version: baseVersion } = row;
+  if (tableId === null || path === null || baseVersion === null)
+    throw new LancegateError('Internal', 'The catalog failed.', { internal: { catalog: 'an intent without a table' } });
+  return { ...requestOf(row), tableId, ref: tableRefOf(path), branch: row.branch ?? undefined, baseVersion };
+}
 
 export const insertAnswers = (db: CatalogDb, answers: readonly KeyedAnswer[]): Promise<void> =>
   putRows(db, answers.map(rowOfAnswer));
@@ -317,7 +316,7 @@ export async function writeIntents(db: CatalogDb, ref?: TableRef): Promise<reado
     .selectFrom('idempotency_keys')
     .selectAll()
     .where('answer', 'is', null)
-    .$if(ref !== undefined, (query) => query.where('table_path', '=', tablePathOf(ref!)))
+    .$call((query) => (ref === undefined ? query : query.where('table_path', '=', tablePathOf(ref))))
     .orderBy('owner')
     .orderBy('key')
     .execute();

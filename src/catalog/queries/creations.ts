@@ -8,7 +8,7 @@
  * while.
  */
 import { invalidInput } from '../../kernel/errors.ts';
-import type { Location, TableId, TableRef } from '../../kernel/ids.ts';
+import { type Location, ownLocation, type TableId, type TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/spelling.ts';
 import type { Creation, KnownLocation, Publication, TableRecord } from '../port.ts';
 import { concurrentCreate } from '../refusals.ts';
@@ -32,7 +32,7 @@ export async function unfinishedCreations(db: CatalogDb, ref?: TableRef): Promis
   const rows = await db
     .selectFrom('creations')
     .selectAll()
-    .$if(ref !== undefined, (query) => query.where('path', '=', tablePathOf(ref!)))
+    .$call((query) => (ref === undefined ? query : query.where('path', '=', tablePathOf(ref))))
     .orderBy('path')
     .execute();
   return rows.map(creationOf);
@@ -173,7 +173,10 @@ export async function locationsAt(
         row.or([
           row('location', 'in', [location, ...around(location)]),
           // The character after the slash: locations compare by their bytes.
-          row.and([row('location', '>', `${location}/` as Location), row('location', '<', `${location}0` as Location)]),
+          row.and([
+            row('location', '>', ownLocation(`${location}/`)),
+            row('location', '<', ownLocation(`${location}0`)),
+          ]),
         ]),
       ),
     )
@@ -190,7 +193,7 @@ export async function locationsAt(
 
 /** Every folder above it. */
 const around = (location: Location): readonly Location[] =>
-  [...location.matchAll(/\//g)].map(({ index }) => location.slice(0, index) as Location);
+  [...location.matchAll(/\//g)].map(({ index }) => ownLocation(location.slice(0, index)));
 
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
 
@@ -225,7 +228,7 @@ export async function discardedLocations(db: CatalogDb, ref?: TableRef): Promise
     .selectFrom('locations')
     .select('location')
     .where('state', '=', 'discarded')
-    .$if(ref !== undefined, (query) => query.where('owner', '=', tablePathOf(ref!)))
+    .$call((query) => (ref === undefined ? query : query.where('owner', '=', tablePathOf(ref))))
     .orderBy('location')
     .execute();
   return rows.map((row) => row.location);

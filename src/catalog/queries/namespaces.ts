@@ -71,7 +71,7 @@ export async function listNamespaces(
     .selectFrom('namespaces')
     .select('name')
     .where('parent', '=', namespacePathOf(parent))
-    .$if(page.after !== undefined, (query) => query.where('name', '>', page.after!))
+    .$call((query) => (page.after === undefined ? query : query.where('name', '>', page.after)))
     .orderBy('name')
     .limit(page.limit)
     .execute();

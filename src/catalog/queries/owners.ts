@@ -123,7 +123,7 @@ export async function countNames(db: CatalogDb): Promise<ReadonlyMap<string, num
     .where('replica', 'is not', null)
     .groupBy('replica')
     .execute();
-  return new Map(rows.map(({ replica, names }) => [replica!, Number(names)]));
+  return new Map(rows.flatMap(({ replica, names }) => (replica === null ? [] : [[replica, Number(names)]])));
 }
 
 export async function wantNames(db: CatalogDb, refs: readonly TableRef[], replica: string): Promise<void> {

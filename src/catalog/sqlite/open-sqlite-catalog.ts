@@ -4,6 +4,7 @@
  *
  * Each query blocks the event loop while it runs, and is short; the disk is waited for on another thread.
  */
+
 import { randomUUID } from 'node:crypto';
 import { closeSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -12,6 +13,7 @@ import { Kysely, sql } from 'kysely';
 import { LRUCache } from 'lru-cache';
 import { type Clock, type NewId, systemClock } from '../../kernel/clock.ts';
 import type { ObjectName } from '../../kernel/ids.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { catalogMigrations, migrateCatalog } from '../migrations/migrations.ts';
 import { type Catalog, CatalogHeld, CatalogTooNew, CatalogUnusable } from '../port.ts';
 import type { CatalogSchema } from '../queries/catalog-db.ts';
@@ -253,8 +255,7 @@ function readHolder(catalogFile: string): CatalogHolder | undefined {
 }
 
 function parseHolder(value: unknown): CatalogHolder | undefined {
-  if (typeof value !== 'object' || value === null) return undefined;
-  const { pid, startedAt, command, url } = value as Partial<Record<keyof CatalogHolder, unknown>>;
+  const { pid, startedAt, command, url } = isObject(value) ? value : {};
   if (typeof pid !== 'number' || typeof startedAt !== 'string' || typeof command !== 'string') return undefined;
   return { pid, startedAt, command, url: typeof url === 'string' ? url : undefined };
 }

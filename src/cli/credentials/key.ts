@@ -79,7 +79,7 @@ async function revokeKey(args: readonly string[], context: CliContext): Promise<
   const [id] = line.positionals;
   requireCredentials(line.reading.values, context);
   await using credentials = await context.openCredentials(line.reading.values);
-  if (!(await new ApiKeyStore(credentials.apiKeys, context.clock).revoke(id!))) {
+  if (!(await new ApiKeyStore(credentials.apiKeys, context.clock).revoke(id))) {
     throw new CliError(`there is no API key ${JSON.stringify(id)}; lancegate key list shows the ids`);
   }
   await write(context.stdout, `revoked ${id}\n`);

@@ -1,11 +1,14 @@
 /** The service that runs on the data folder, or the port that the next one will take. */
+
 import { once } from 'node:events';
 import { get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';
 import { createServer } from 'node:net';
 import type { Config } from '../../config/settings.ts';
 import { KiB } from '../../config/value-types.ts';
-import { type CliContext, versionOf } from '../command.ts';
+import { codeOf } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
+import { type CliContext, CliError, versionOf } from '../command.ts';
 import { type Finding, failed, type Look, ok, plain, reasonOf, warning } from './finding.ts';
 
 export const lookAtService: Look = async ({ config, running, context }) => {
@@ -20,11 +23,7 @@ export const lookAtService: Look = async ({ config, running, context }) => {
   }
 };
 
-interface Health {
-  readonly version?: unknown;
-  readonly branches_behind?: unknown;
-  readonly error?: unknown;
-}
+type Health = Readonly<Record<string, unknown>>;
 
 const mostHealthBytes = 64 * KiB;
 
@@ -47,15 +46,15 @@ async function ask(url: string): Promise<{ readonly isWell: boolean; readonly he
 
 function healthIn(text: string): Health {
   try {
-    const health = JSON.parse(text) as Health | null;
-    if (health !== null) return health;
+    const health: unknown = JSON.parse(text);
+    if (isObject(health)) return health;
   } catch {
     // translated: no JSON is no health either
   }
   throw noLancegate();
 }
 
-const noLancegate = (): Error => new Error('what answers there is no lancegate service');
+const noLancegate = (): CliError => new CliError('what answers there is no lancegate service');
 
 async function healthOf(url: string, context: CliContext): Promise<Finding> {
   const [alive, ready] = await Promise.all([ask(`${url}/healthz`), ask(`${url}/readyz`)]);
@@ -88,16 +87,16 @@ export const lookAtPort: Look = async ({ config: { host, port }, running }) => {
     await once(server, 'listening');
     return ok(`${port} of ${host} is free`);
   } catch (error) {
-    return refusalOfPort(error as NodeJS.ErrnoException, { host, port });
+    return refusalOfPort(error, { host, port });
   } finally {
     server.close();
   }
 };
 
 /** Behind the word "port". */
-export function refusalOfPort(error: NodeJS.ErrnoException, { host, port }: Pick<Config, 'host' | 'port'>): Finding {
+export function refusalOfPort(error: unknown, { host, port }: Pick<Config, 'host' | 'port'>): Finding {
   const where = `${port} of ${host}`;
-  switch (error.code) {
+  switch (codeOf(error)) {
     case 'EADDRINUSE':
       return failed(`${where} is taken by another program`, 'stop that program, or name another port by --port');
     case 'EACCES':

@@ -1,6 +1,9 @@
 /** What the service asks over the network: object store, database, authorization servers. */
+
 import type { Config } from '../../config/settings.ts';
 import type { Clock } from '../../kernel/clock.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
+import { CliError } from '../command.ts';
 import { type Finding, failed, type Look, ok, plain, reasonOf } from './finding.ts';
 
 export const lookAtStore: Look = async ({ config, context }) => {
@@ -67,9 +70,10 @@ async function lookAtIssuer(
     if (needed !== 'jwks_uri') return ok(`${issuer} answers discovery`);
     const askedMs = clock.nowMs();
     const answer = await boundedFetch(url, { method: 'GET', signal: AbortSignal.timeout(answersWithinMs) });
-    if (!answer.ok) throw new Error(`${url} answers ${answer.status}`);
-    const { keys } = (await answer.json()) as { readonly keys?: readonly unknown[] };
-    if (!keys?.length) throw new Error(`${url} has no keys`);
+    if (!answer.ok) throw new CliError(`${url} answers ${answer.status}`);
+    const document: unknown = await answer.json();
+    const keys = isObject(document) ? document.keys : undefined;
+    if (!Array.isArray(keys) || keys.length === 0) throw new CliError(`${url} has no keys`);
     const clocks = clockOf(issuer, answer.headers, (askedMs + clock.nowMs()) / 2);
     return {
       ...ok(`${issuer} answers discovery, and has ${keys.length} ${keys.length === 1 ? 'key' : 'keys'}`),

@@ -46,9 +46,9 @@ export const exportCommand: Command = {
   options: [...Object.values(exportOptions), ...serviceFlags],
 
   async run(args, context) {
-    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE'] };
+    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE'] } as const;
     const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
-    const [table, file] = positionals as [string, string];
+    const [table, file] = positionals;
     const accept = typeOf(file);
     const service = serviceClient(given, reading.values, context);
     const { version } =

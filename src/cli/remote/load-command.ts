@@ -3,11 +3,13 @@
  * the part and all before it. So the same command, run again after any break, goes on where it stopped: what the service has taken it
  * does not take twice.
  */
+
 import { existsSync, globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { typeName } from '../../arrow/schema/schema.ts';
 import { type OptionValues, optional, withDefault } from '../../config/options.ts';
 import { boolean, cellDelimiter, listOf, oneOf, path, text } from '../../config/value-types.ts';
+import { isSome } from '../../kernel/some.ts';
 import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { schemaOfMessage } from '../../load/row-messages.ts';
@@ -69,16 +71,17 @@ export const loadCommand: Command = {
   options: [...Object.values(loadOptions), ...serviceFlags],
 
   async run(args, context) {
-    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE…'] };
+    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE…'] } as const;
     const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
     const [table, ...patterns] = positionals;
     const files = patterns.flatMap((pattern) => filesOf(pattern, context.cwd));
-    if (given.dryRun) return printColumns(files[0]!, given, context);
+    if (!isSome(files)) throw new UsageError(['FILE… is missing']);
+    if (given.dryRun) return printColumns(files[0], given, context);
     const mode = modeOf(given);
     const service = serviceClient(given, reading.values, context);
     const { types, run: label, refused: refusedFile } = given;
     const how = { mode, said: given, types, label, refusedFile };
-    const row = await new Load({ table: table!, files, ...how, service, context }).run();
+    const row = await new Load({ table, files, ...how, service, context }).run();
     await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
     const { parts, partsThereBefore } = row;
     if (partsThereBefore > 0)

@@ -1,4 +1,5 @@
 /** Loads files into a table of a service, part by part. */
+
 import { appendFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -7,6 +8,7 @@ import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
+import type { Some } from '../../kernel/some.ts';
 import { freeMemory } from '../../load/free-memory.ts';
 import { type InputFile, openInput, readTwice, type SaidOfFile } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
@@ -30,7 +32,7 @@ export const inputOf = (name: string, said: SaidOfFile, { cwd, stdin }: CliConte
 
 interface LoadParts {
   readonly table: string;
-  readonly files: readonly string[];
+  readonly files: Some<string>;
   readonly mode: LoadMode;
   /** Of each of the files. */
   readonly said: SaidOfFile;
@@ -175,7 +177,7 @@ export class Load {
   /** Those of the first file, which a new table gets. */
   async #columnsOfFile(): Promise<{ readonly schema: Buffer; readonly columns: Schema }> {
     const { files, types, said, context } = this.#parts;
-    const opened = await inputOf(files[0]!, said, context);
+    const opened = await inputOf(files[0], said, context);
     const { first, second } = files[0] === '-' ? readTwice(opened) : { first: opened, second: undefined };
     this.#pipe = second;
     await using _closed = second === undefined ? opened : undefined;

@@ -11,10 +11,10 @@ export const maintainCommand: Command = {
   options: serviceFlags,
 
   async run(args, context) {
-    const syntax = { options: serviceOptions, settingNames: serviceSettingNames, positionals: ['TABLE'] };
+    const syntax = { options: serviceOptions, settingNames: serviceSettingNames, positionals: ['TABLE'] } as const;
     const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
     const service = serviceClient(given, reading.values, context);
-    const answer = await service.json<{ readonly jobs: readonly object[] }>(tableRoute(positionals[0]!, 'maintain'));
+    const answer = await service.json<{ readonly jobs: readonly object[] }>(tableRoute(positionals[0], 'maintain'));
     await write(context.stdout, answer.jobs.map((job) => `${JSON.stringify(job)}\n`).join(''));
   },
 };

@@ -1,6 +1,7 @@
 /** How commands print rows: a table on a terminal, newline-delimited JSON in a pipe, or what is asked for. */
 import { withDefault } from '../../config/options.ts';
 import { boolean } from '../../config/value-types.ts';
+import { paired, pairedInEach } from '../../kernel/paired.ts';
 import { type CliContext, type Output, UsageError, write } from '../command.ts';
 
 export type PrintedRow = Readonly<Record<string, unknown>>;
@@ -43,18 +44,18 @@ const gap = '  ';
 export function tableLines(rows: readonly PrintedRow[], columns: readonly string[], width: number): string {
   const header = columns.map(printable);
   const cells = rows.map((row) => columns.map((name) => cellText(row[name])));
-  const widths = header.map((name, at) =>
-    Math.min(60, Math.max(...[name, ...cells.map((line) => line[at]!)].map((cell) => cell.length))),
-  );
-  const isNumber = columns.map((name) => rows.length > 0 && rows.every((row) => isNumberOrNone(row[name])));
+  const layout = pairedInEach(columns, [header, ...cells]).map(([name, texts]) => ({
+    most: Math.min(60, Math.max(...texts.map(({ length }) => length))),
+    isNumber: rows.length > 0 && rows.every((row) => isNumberOrNone(row[name])),
+  }));
   const line = (texts: readonly string[]): string => {
-    const padded = texts.map((text, at) => {
-      const fitting = cut(text, widths[at]!);
-      return isNumber[at] ? fitting.padStart(widths[at]!) : fitting.padEnd(widths[at]!);
+    const padded = paired(layout, texts).map(([{ most, isNumber }, text]) => {
+      const fitting = cut(text, most);
+      return isNumber ? fitting.padStart(most) : fitting.padEnd(most);
     });
     return `${cut(padded.join(gap).trimEnd(), width)}\n`;
   };
-  const rule = widths.map((each) => '-'.repeat(each));
+  const rule = layout.map(({ most }) => '-'.repeat(most));
   return [header, rule, ...cells].map(line).join('');
 }
 
@@ -69,7 +70,7 @@ function cellText(value: unknown): string {
 export const printable = (text: string): string =>
   text.replaceAll(
     /[\p{Cc}\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
-    (character) => `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
 
 const cut = (text: string, width: number): string => (text.length <= width ? text : `${text.slice(0, width - 1)}…`);

@@ -71,12 +71,12 @@ export const queryCommand: Command = {
   options: [...Object.values(queryOptions), ...serviceFlags],
 
   async run(args, context) {
-    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE'] };
+    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE'] } as const;
     const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
     const form = formOf(given, context);
     const service = serviceClient(given, reading.values, context);
     const vectors = given.vectors ?? (form === 'table' ? 'preview' : 'full');
-    const route = `${tableRoute(positionals[0]!, 'query')}?vectors=${vectors}`;
+    const route = `${tableRoute(positionals[0], 'query')}?vectors=${vectors}`;
     const answer = await service.ask(route, { body: bodyOf(given, form), accept: accepted[form] });
     if (answer.body === null) return;
     if (form === 'table') return printTable(Readable.fromWeb(answer.body), given.limit, context);

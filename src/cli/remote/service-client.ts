@@ -1,10 +1,12 @@
 /** Commands ask a running service over HTTP: the one of a data folder of this machine, or the one of a URL. */
+
 import { OwnIssuer } from '../../auth/tokens/own-issuer.ts';
 import { dataFolderAt } from '../../config/data-folder.ts';
 import { type OptionValues, optional } from '../../config/options.ts';
 import { type Config, settings } from '../../config/settings.ts';
 import { httpUrl, path, secret } from '../../config/value-types.ts';
-import { errorCatalogue } from '../../kernel/errors.ts';
+import { codeOf, errorCatalogue } from '../../kernel/errors.ts';
+import { isObject } from '../../kernel/json-bounds.ts';
 import { type CliContext, CliError, unreadable } from '../command.ts';
 import { credentialSettings } from '../command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
@@ -113,7 +115,7 @@ export class ServiceClient {
 
   async #refusal(response: Response): Promise<ServiceRefusal> {
     const body: unknown = await response.json().catch(() => undefined);
-    const { error, code } = (body ?? {}) as { readonly error?: unknown; readonly code?: number };
+    const { error, code } = isObject(body) ? body : {};
     const isRefusal = typeof error === 'string' && typeof code === 'number';
     // The routes of the commands are there in every service, below its base path.
     const { NoSuchRoute } = errorCatalogue;
@@ -126,7 +128,7 @@ export class ServiceClient {
 
   /** `ServiceSilent` only where to wait may help. What `fetch` says of TLS names lines of C. */
   #notReached(cause: unknown): CliError {
-    if (codeOf(cause) === 'ERR_SSL_WRONG_VERSION_NUMBER')
+    if (codeOf(causeOf(cause)) === 'ERR_SSL_WRONG_VERSION_NUMBER')
       return new CliError(`what answers at ${this.url} speaks no TLS; is it http:// in place of https://?`, { cause });
     if (causeOf(cause).message === 'bad port')
       return new CliError(
@@ -225,14 +227,12 @@ const reasons: Readonly<Record<string, string>> = {
 
 /** `fetch` says "fetch failed", and has the reason as a cause. */
 function reasonOf(error: unknown): string {
-  const code = String(codeOf(error));
+  const code = String(codeOf(causeOf(error)));
   return reasons[code] ?? (causeOf(error).message || code);
 }
 
 /** `fetch` has one sentence for all failures, and the reason as its cause. */
-function causeOf(error: unknown): NodeJS.ErrnoException {
-  const { cause = error } = error as { readonly cause?: unknown };
-  return cause as NodeJS.ErrnoException;
+function causeOf(error: unknown): Error {
+  const cause = (error instanceof Error ? error.cause : undefined) ?? error;
+  return cause instanceof Error ? cause : new CliError(String(cause));
 }
-
-const codeOf = (error: unknown): string | undefined => causeOf(error).code;

@@ -2,7 +2,7 @@
 import { required } from '../../config/options.ts';
 import { text } from '../../config/value-types.ts';
 import { type CliContext, CliError, type Command, write } from '../command.ts';
-import { readCommandLine } from '../command-line.ts';
+import { type Positionals, readCommandLine } from '../command-line.ts';
 import { type Form, formOf, formOptions, type PrintedRow, printRows, tableLines } from './printed-rows.ts';
 import {
   type ServiceClient,
@@ -16,30 +16,27 @@ import {
 export const tableRoute = (name: string, operation: string): string =>
   `/v1/table/${encodeURIComponent(name)}/${operation}`;
 
-interface Call {
+interface Call<Names extends readonly string[]> {
   readonly service: ServiceClient;
   readonly form: Form;
   readonly context: CliContext;
-  readonly positionals: readonly string[];
+  readonly positionals: Positionals<Names>;
 }
 
 const listOptions = { ...serviceOptions, ...formOptions };
 const listFlags = [...Object.values(formOptions), ...serviceFlags];
 
 /** A command without flags of its own. */
-const listCommand = (
-  words: Pick<Command, 'name' | 'summary' | 'positionals'>,
-  answer: (call: Call) => Promise<void>,
+const listCommand = <const Names extends readonly string[] = readonly []>(
+  { positionals: names, ...words }: Pick<Command, 'name' | 'summary'> & { readonly positionals?: Names },
+  answer: (call: Call<Names>) => Promise<void>,
 ): Command => ({
   ...words,
+  ...(names && { positionals: names.join(' ') }),
   options: listFlags,
   async run(args, context) {
-    const syntax = {
-      options: listOptions,
-      settingNames: serviceSettingNames,
-      positionals: words.positionals?.split(' ') ?? [],
-    };
-    const { options, reading, positionals } = readCommandLine(syntax, args, context);
+    const syntax = { options: listOptions, settingNames: serviceSettingNames, ...(names && { positionals: names }) };
+    const { options, reading, positionals } = readCommandLine<typeof listOptions, Names>(syntax, args, context);
     const form = formOf(options, context);
     await answer({ service: serviceClient(options, reading.values, context), form, context, positionals });
   },
@@ -65,7 +62,7 @@ export const statusCommand = listCommand(
 export const tablesCommand = listCommand(
   {
     name: 'tables',
-    positionals: '[NAMESPACE]',
+    positionals: ['[NAMESPACE]'],
     summary: 'Lists the tables of a namespace, or all, with their rows and bytes.',
   },
   async ({ service, form, context, positionals: [namespace] }) => {
@@ -114,12 +111,12 @@ interface Column {
 export const showCommand = listCommand(
   {
     name: 'show',
-    positionals: 'TABLE',
+    positionals: ['TABLE'],
     summary: 'Prints what a table is: columns, rows, sizes, indexes, tags and branches.',
   },
   async ({ service, form, context, positionals: [table] }) => {
     const ask = <Answer>(operation: string, body: object = {}) =>
-      service.json<Answer>(tableRoute(table!, operation), { body });
+      service.json<Answer>(tableRoute(table, operation), { body });
     const described = await ask<{ readonly version: number; readonly location: string; readonly schema: Described }>(
       'describe',
     );
@@ -131,7 +128,7 @@ export const showCommand = listCommand(
     const { tags } = await ask<{ readonly tags: Readonly<Record<string, { readonly version: number }>> }>('tags/list');
     const { branches } = await ask<{ readonly branches: Readonly<Record<string, unknown>> }>('branches/list');
     const facts = {
-      table: table!,
+      table,
       version: described.version,
       rows: stats.num_rows,
       bytes: stats.total_bytes,
@@ -207,18 +204,18 @@ interface Version {
 export const versionsCommand = listCommand(
   {
     name: 'versions',
-    positionals: 'TABLE',
+    positionals: ['TABLE'],
     summary: 'Lists the versions of a table that can be restored, the newest first, with their tags.',
   },
   async ({ service, form, context, positionals: [table] }) => {
     const { tags } = await service.json<{ readonly tags: Readonly<Record<string, { readonly version: number }>> }>(
-      tableRoute(table!, 'tags/list'),
+      tableRoute(table, 'tags/list'),
     );
-    const versions = await allVersions(service, table!);
+    const versions = await allVersions(service, table);
     const rows = versions.map(({ version, timestamp }) => ({
       version,
       made: timestamp,
-      tags: Object.keys(tags).filter((tag) => tags[tag]!.version === version),
+      tags: Object.entries(tags).flatMap(([tag, of]) => (of.version === version ? [tag] : [])),
     }));
     const printed = form === 'table' ? rows.map((row) => ({ ...row, tags: row.tags.join(', ') })) : rows;
     await printRows(printed, ['version', 'made', 'tags'], form, context.stdout);
@@ -252,10 +249,10 @@ export const restoreCommand: Command = {
   options: [restoreOptions.to, ...serviceFlags],
 
   async run(args, context) {
-    const syntax = { options: restoreOptions, settingNames: serviceSettingNames, positionals: ['TABLE'] };
+    const syntax = { options: restoreOptions, settingNames: serviceSettingNames, positionals: ['TABLE'] } as const;
     const { options, reading, positionals } = readCommandLine(syntax, args, context);
     const service = serviceClient(options, reading.values, context);
-    const table = positionals[0]!;
+    const [table] = positionals;
     const version = await versionMeant(service, table, options.to);
     await service.json(tableRoute(table, 'restore'), { body: { version } });
     const { version: made } = await service.json<{ readonly version: number }>(tableRoute(table, 'describe'), {

@@ -24,7 +24,7 @@ import { tableTarget } from '../../endpoint/route.ts';
 import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
 import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { Location, NamespacePath, Properties, TableRef } from '../../kernel/ids.ts';
+import { type Location, type NamespacePath, ownLocation, type Properties, type TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
@@ -82,7 +82,7 @@ export const registerTable =
     const isKnownAllowed = isAllowedTo(await ownersOf(catalog, { location: asked, spelling: 'exact' }, known, table));
     // A location without files. It is looked for instead of one that belongs to others: the answer would take longer
     // where files are found and opened, and so show that they exist.
-    const found = await engine.resolve(isKnownAllowed ? asked : (asked.replace(/\.lance$/, '~.lance') as Location));
+    const found = await engine.resolve(isKnownAllowed ? asked : ownLocation(asked.replace(/\.lance$/, '~.lance')));
     if (found === undefined || !isKnownAllowed) throw nothingThere();
     // Read before the files are opened, so that the catalog notices any later change of the location.
     const seen = await catalog.locationsAt(found.location, found.spelling);

@@ -3,7 +3,7 @@ import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Session } from '@lancedb/lancedb';
 import { LancegateError } from '../../../kernel/errors.ts';
-import type { BranchName, Location, Properties } from '../../../kernel/ids.ts';
+import { type BranchName, type Location, ownLocation, type Properties } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { ProposedManifest } from '../../port/change.ts';
@@ -182,7 +182,7 @@ export class LanceEngine implements Engine {
     return {
       create: (table, file) =>
         engineCall('create', async () => {
-          const processes = this.#otherProcesses.ofScratch(`${name}/${table}.lance` as Location);
+          const processes = this.#otherProcesses.ofScratch(ownLocation(`${name}/${table}.lance`));
           const rowIds = { new_table_enable_stable_row_ids: 'true' };
           const made = await connection.createTable(table, file, 'create', [], rowIds);
           return new LanceDataset(new DatasetHead(made), processes);

@@ -1,5 +1,5 @@
 /** What of a dataset other processes do, each told which dataset it is: changes that clients want, builds of indexes, compactions. */
-import type { BranchName, Location } from '../../../kernel/ids.ts';
+import { type BranchName, type Location, ownLocation } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import type { Builds, ReaderChange, ReaderChanges } from '../../port/reader-work.ts';
 import type { PreparationParts } from '../commit/prepared-commits.ts';
@@ -84,5 +84,5 @@ function shadowOf(
   name: string,
 ): Pick<ReaderChange, 'store' | 'location' | 'branch'> {
   const within = stagingFolder(branchFolder(location, branch));
-  return { store: 'shadow', location: `${within}/${name}.lance` as Location, branch: undefined };
+  return { store: 'shadow', location: ownLocation(`${within}/${name}.lance`), branch: undefined };
 }

@@ -2,7 +2,7 @@ import { realpath, stat } from 'node:fs/promises';
 import { isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { invalidInput } from '../../../kernel/errors.ts';
-import type { Location } from '../../../kernel/ids.ts';
+import { type Location, ownLocation } from '../../../kernel/ids.ts';
 import type { Spelling } from '../../../kernel/spelling.ts';
 import type { ResolvedLocation } from '../../port/engine.ts';
 
@@ -70,7 +70,7 @@ export class StorageRoot {
     const segments = inside.replace(/\/+$/, '').split('/');
     const fault = faultOf(segments);
     if (fault !== undefined) throw invalidInput(`${parameter}: ${fault}`);
-    const location = segments.join('/') as Location;
+    const location = ownLocation(segments.join('/'));
     const bytes = Buffer.byteLength(this.objectPathOf(location, ''));
     if (!this.isLocal && bytes > mostPrefixBytes) {
       throw invalidInput(
@@ -86,7 +86,7 @@ export class StorageRoot {
     if (root === undefined || target?.startsWith(root + sep) !== true) return undefined;
     const segments = relative(root, target).split(sep);
     if (faultOf(segments) !== undefined) return undefined;
-    return { location: segments.join('/') as Location, spelling: await spellingBelow(root, segments) };
+    return { location: ownLocation(segments.join('/')), spelling: await spellingBelow(root, segments) };
   }
 
   #localPart(pathOrUri: string, parameter: string): string {
