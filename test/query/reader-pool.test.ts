@@ -169,6 +169,21 @@ describe('the readers', () => {
     assert.equal(await ends('signal'), 3, 'none was begun without a query');
   });
 
+  for (const [what, bytes] of [
+    ['no message', [0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41]],
+    ['a message of more bytes than any has', [2, 0, 0, 0, 0, 0, 0, 0x80, 0x7b, 0x7d]],
+    ['a header that is no JSON', [2, 0, 0, 0, 0, 0, 0, 0, 0x7b, 0x7b]],
+    ['a message of an unknown kind', [2, 0, 0, 0, 0, 0, 0, 0, 0x7b, 0x7d]],
+  ] as const) {
+    test(`a reader that sends ${what} is ended, and the service goes on (P12)`, async (t) => {
+      const wrong = `import { writeSync } from 'node:fs'; writeSync(3, Buffer.from([${bytes}])); setInterval(() => {}, 1e6);`;
+      const environment = { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(wrong)}` };
+      const { count, ends } = poolFor(t, { environment });
+      await assert.rejects(count(), died(/^the process that ran the query ended unexpectedly/));
+      assert.equal(await ends('protocol'), 1);
+    });
+  }
+
   test('an order whose time is over before its reader is there is not given', async (t) => {
     const { count } = poolFor(t);
     const leaver = new AbortController();
