@@ -1,5 +1,6 @@
 import { setTimeout } from 'node:timers/promises';
 import { storageUnavailable } from '../../../kernel/errors.ts';
+import { firstOf } from '../../../kernel/request-scope.ts';
 import type { GcsCredentials } from './gcs-credentials.ts';
 import { mustBeSignedWithin, NothingSent } from './standstill.ts';
 import { StoreUnusable } from './store-unusable.ts';
@@ -96,15 +97,12 @@ export class GcsClient {
   }
 
   async #authorized(signal: AbortSignal): Promise<Headers> {
-    const { promise: late, reject } = Promise.withResolvers<never>();
-    const end = () => reject(new Error('Google has not given out a token in time'));
-    signal.addEventListener('abort', end, { once: true });
     try {
-      return new Headers(await Promise.race([this.#credentials.headers(), late]));
+      return new Headers(await firstOf(this.#credentials.headers(), signal));
     } catch (error) {
-      throw new NothingSent(error instanceof Error ? error.message : 'there is no token', { cause: error });
-    } finally {
-      signal.removeEventListener('abort', end);
+      const said = error instanceof Error ? error.message : 'there is no token';
+      const message = signal.aborted ? 'Google has not given out a token in time' : said;
+      throw new NothingSent(message, { cause: error });
     }
   }
 }
