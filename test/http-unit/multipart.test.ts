@@ -84,6 +84,7 @@ describe('the parts of a body', () => {
     ['a name with a quote', one('Content-Disposition: form-data; name="a\\"b"'), /name/],
     ['a name too long', one(`Content-Disposition: form-data; name="${'a'.repeat(65)}"`), /name/],
     ['a quote that is not closed', one('Content-Disposition: form-data; name="a'), /form-data with a name/],
+    ['a line among the headers that is none', one(`${head('a').trim()}\r\nno header`), /malformed/],
     ['a folded header', one('Content-Disposition: form-data;\r\n name="a"'), /malformed/],
     ['base64', one(`${head('a').trim()}\r\nContent-Transfer-Encoding: base64`), /content-transfer-encoding/],
   ];
