@@ -16,7 +16,7 @@ import {
   prefixBytes,
   readMessage,
 } from '../arrow/format/message.ts';
-import { readSchemaTable } from '../arrow/schema/read-schema.ts';
+import { mostFields, readSchemaTable } from '../arrow/schema/read-schema.ts';
 import { type DataType, type Field, schemaOfFields } from '../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../arrow/stream/joined-dictionaries.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
@@ -242,7 +242,6 @@ const withChildren = (fields: readonly Field[]): readonly Field[] =>
 
 /** Numbers in the `Type` union of Schema.fbs: none has anything in its table. */
 const [binary, utf8, binaryView, utf8View] = [4, 5, 23, 24];
-const mostFields = 10_000;
 
 /** Makes texts and binaries of the views in a schema. Answers which of the fields were views, those with children before them. */
 function replaceViews(schema: FlatTable): readonly boolean[] {

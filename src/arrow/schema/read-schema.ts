@@ -15,7 +15,8 @@ import type { DataType, Dictionary, Field, IpcChunk, Schema, TimeUnit } from './
  * built here is counted, not what was sent. The engine's own verifier allows a depth of 64 tables.
  */
 const maxDepth = 32;
-const maxFields = 10_000;
+/** Of a table, those in others included. */
+export const mostFields = 10_000;
 const maxTextBytes = 16 << 20;
 /** A guess at what one metadata entry costs in addition to its texts. */
 const entryOverheadBytes = 64;
@@ -134,7 +135,7 @@ function readMetadata(table: FlatTable, field: number, size: SchemaSize): Readon
 function count(size: SchemaSize, fields: number, textBytes: number): void {
   size.fields += fields;
   size.textBytes += textBytes;
-  if (size.fields > maxFields) throw tooLarge(`the schema has more than ${maxFields} fields`);
+  if (size.fields > mostFields) throw tooLarge(`the schema has more than ${mostFields} fields`);
   if (size.textBytes > maxTextBytes) throw tooLarge(`the schema's names and metadata exceed ${maxTextBytes} bytes`);
 }
 

@@ -1,5 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
+import { mostFields } from '../../arrow/schema/read-schema.ts';
 import type { Field, IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkStorableFields } from '../../arrow/schema/schema-rules.ts';
 import { contentDecoder } from '../../endpoint/body/content-decoder.ts';
@@ -58,9 +59,6 @@ function ofNulls({ schema: { fields }, rows, file }: IpcChunk): CheckedColumnSte
     check: (schema) => requireNew(schema, names, countFields(fields)),
   };
 }
-
-/** With those inside others. As many as a source may have (`read-schema.ts`). */
-const mostFields = 10_000;
 
 const countFields = (fields: readonly Field[]): number =>
   fields.reduce((sum, { children }) => sum + 1 + countFields(children), 0);

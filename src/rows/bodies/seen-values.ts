@@ -1,4 +1,5 @@
 /** What the values of a column have in common, and so the type that it gets. docs/rows.md has the rule for users. */
+import { mostFields } from '../../arrow/schema/read-schema.ts';
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
@@ -7,8 +8,6 @@ import { parseMoment } from './time-values.ts';
 type Kind = 'bool' | 'int' | 'long' | 'float' | 'date' | 'timestamp' | 'zoned' | 'text' | 'list' | 'object';
 
 export const mostDepth = 16;
-/** Of all columns and the fields in them. */
-const mostFields = 10_000;
 
 /** Shared by all columns of a source. */
 export class FieldCount {

@@ -14,7 +14,14 @@ import {
 } from '@azure/storage-blob';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
-import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
+import {
+  asking,
+  type ByteRange,
+  type Content,
+  type ListRequest,
+  type ObjectStore,
+  type StoredObject,
+} from './object-store.ts';
 import type { StoreOptions } from './store-options.ts';
 import { StoreUnusable } from './store-unusable.ts';
 import { UploadBudget } from './upload-budget.ts';
@@ -23,13 +30,6 @@ import { UploadBudget } from './upload-budget.ts';
 const signatureLifeMs = 15 * 60_000;
 /** Azure's own limit for tokens that no account key has signed. */
 const longestTokenLifeMs = 7 * 24 * 3_600_000;
-const mostTries = 4;
-/** For one attempt at one request, of which the largest has a block. */
-const tryTimeoutMs = 15_000;
-const blockBytes = 2 ** 23;
-const blocksAtOnce = 2;
-const pageSize = 1_000;
-const deletionsAtOnce = 16;
 
 /** A container of Azure's blobs, by the vendor's library. It takes an account key or a SAS token. */
 export class AzureStore implements ObjectStore {
@@ -78,9 +78,9 @@ export class AzureStore implements ObjectStore {
     if (content instanceof Uint8Array) return this.#put(key, content);
     const { path } = content;
     const { size } = await stat(path);
-    if (size <= blockBytes) return this.#uploads.use(size, async () => this.#put(key, await readFile(path)));
+    if (size <= asking.partBytes) return this.#uploads.use(size, async () => this.#put(key, await readFile(path)));
     // One more is being filled.
-    await this.#uploads.use(blockBytes * (blocksAtOnce + 1), () => this.#putInBlocks(key, path));
+    await this.#uploads.use(asking.partBytes * (asking.partsAtOnce + 1), () => this.#putInBlocks(key, path));
   }
 
   async #put(key: string, content: Uint8Array): Promise<void> {
@@ -91,7 +91,10 @@ export class AzureStore implements ObjectStore {
   async #putInBlocks(key: string, path: string): Promise<void> {
     const file = createReadStream(path);
     try {
-      await this.#container.getBlockBlobClient(key).uploadStream(file, blockBytes, blocksAtOnce).catch(rethrow);
+      await this.#container
+        .getBlockBlobClient(key)
+        .uploadStream(file, asking.partBytes, asking.partsAtOnce)
+        .catch(rethrow);
     } finally {
       file.destroy();
     }
@@ -123,7 +126,7 @@ export class AzureStore implements ObjectStore {
 
   async *list({ prefix, most = Number.POSITIVE_INFINITY }: ListRequest): AsyncIterable<StoredObject> {
     let left = most;
-    for await (const blobs of this.#pages(prefix, Math.min(most, pageSize))) {
+    for await (const blobs of this.#pages(prefix, Math.min(most, asking.keysPerPage))) {
       yield* blobs.slice(0, left).map(storedObject);
       left -= blobs.length;
       if (left <= 0) return;
@@ -140,8 +143,8 @@ export class AzureStore implements ObjectStore {
   }
 
   async delete(keys: readonly string[]): Promise<void> {
-    for (let start = 0; start < keys.length; start += deletionsAtOnce) {
-      const some = keys.slice(start, start + deletionsAtOnce);
+    for (let start = 0; start < keys.length; start += asking.deletionsAtOnce) {
+      const some = keys.slice(start, start + asking.deletionsAtOnce);
       await Promise.all(some.map((key) => this.#container.getBlobClient(key).deleteIfExists())).catch(rethrow);
     }
   }
@@ -208,10 +211,10 @@ function requireEnd(token: string, nowMs: number): void {
   );
 }
 
-const triesOf = (maxTries: number) => ({ retryOptions: { maxTries, tryTimeoutInMs: tryTimeoutMs } });
+const triesOf = (maxTries: number) => ({ retryOptions: { maxTries, tryTimeoutInMs: asking.timeoutMs } });
 
 const clientOf = ({ url, signer }: AzureAccount): BlobServiceClient =>
-  new BlobServiceClient(url, signer ?? new AnonymousCredential(), triesOf(mostTries));
+  new BlobServiceClient(url, signer ?? new AnonymousCredential(), triesOf(asking.attempts));
 
 function failed(cause: unknown): Error {
   const status = cause instanceof RestError ? cause.statusCode : undefined;

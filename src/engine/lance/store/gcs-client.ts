@@ -2,12 +2,10 @@ import { setTimeout } from 'node:timers/promises';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import { firstOf } from '../../../kernel/request-scope.ts';
 import type { GcsCredentials } from './gcs-credentials.ts';
+import { asking } from './object-store.ts';
 import { mustBeSignedWithin, NothingSent } from './standstill.ts';
 import { StoreUnusable } from './store-unusable.ts';
 
-/** For one attempt at one request, of which the largest has a part. */
-const requestTimeoutMs = 15_000;
-const mostAttempts = 4;
 const firstPauseMs = 100;
 const mostReason = 300;
 
@@ -41,7 +39,7 @@ export class GcsClient {
   readonly #credentials: GcsCredentials;
   readonly #timeoutMs: number;
 
-  constructor(credentials: GcsCredentials, timeoutMs = requestTimeoutMs) {
+  constructor(credentials: GcsCredentials, timeoutMs: number = asking.timeoutMs) {
     this.#credentials = credentials;
     this.#timeoutMs = timeoutMs;
   }
@@ -50,11 +48,11 @@ export class GcsClient {
   async ask(request: GcsRequest, ...statuses: readonly number[]): Promise<GcsAnswer> {
     for (let attempt = 1; ; attempt++) {
       const answer = await this.#attempt(request).catch((error: unknown) => {
-        if (attempt === mostAttempts || (error instanceof NothingSent && error.cause instanceof StoreUnusable))
+        if (attempt === asking.attempts || (error instanceof NothingSent && error.cause instanceof StoreUnusable))
           throw failed(error);
       });
       if (answer !== undefined && isAmong(statuses, answer)) return answer;
-      if (answer !== undefined && (!isPassing(answer.status) || attempt === mostAttempts)) throw refused(answer);
+      if (answer !== undefined && (!isPassing(answer.status) || attempt === asking.attempts)) throw refused(answer);
       await setTimeout(firstPauseMs * 2 ** attempt);
     }
   }

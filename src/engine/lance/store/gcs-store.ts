@@ -2,13 +2,16 @@ import { type FileHandle, open, readFile, stat } from 'node:fs/promises';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
 import { GcsClient, type GcsRequest, refused } from './gcs-client.ts';
 import type { GcsAccess } from './gcs-credentials.ts';
-import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
+import {
+  asking,
+  type ByteRange,
+  type Content,
+  type ListRequest,
+  type ObjectStore,
+  type StoredObject,
+} from './object-store.ts';
 import { UploadBudget } from './upload-budget.ts';
 
-/** Larger files go up in parts of this size, one after the other. */
-const partBytes = 2 ** 23;
-const pageSize = 1_000;
-const deletionsAtOnce = 16;
 /** `fetch` copies what it sends. */
 const copies = 2;
 const asBytes = { 'content-type': 'application/octet-stream' };
@@ -44,8 +47,9 @@ export class GcsStore implements ObjectStore {
     if (content instanceof Uint8Array) return this.#put(key, content);
     const { path } = content;
     const { size } = await stat(path);
-    if (size <= partBytes) return this.#uploads.use(size * copies, async () => this.#put(key, await readFile(path)));
-    await this.#uploads.use(partBytes * copies, () => this.#putInParts(key, path, size));
+    if (size <= asking.partBytes)
+      return this.#uploads.use(size * copies, async () => this.#put(key, await readFile(path)));
+    await this.#uploads.use(asking.partBytes * copies, () => this.#putInParts(key, path, size));
   }
 
   async #put(key: string, content: Uint8Array): Promise<void> {
@@ -67,7 +71,7 @@ export class GcsStore implements ObjectStore {
     const session = begun.get('location') ?? '';
     const file = await open(path);
     try {
-      const part = Buffer.allocUnsafe(partBytes);
+      const part = Buffer.allocUnsafe(asking.partBytes);
       for (let start = 0; start < size; ) start = await this.#putPart(session, { file, start, size, part });
     } finally {
       await file.close();
@@ -76,7 +80,7 @@ export class GcsStore implements ObjectStore {
 
   /** Returns where the next one starts: a store may keep less of a part than it was sent, and a part that it has is sent again. */
   async #putPart(url: string, { file, start, size, part }: FilePart): Promise<number> {
-    const { bytesRead } = await file.read(part, 0, partBytes, start);
+    const { bytesRead } = await file.read(part, 0, asking.partBytes, start);
     const range = `bytes ${start}-${start + bytesRead - 1}/${size}`;
     const body = part.subarray(0, bytesRead);
     const answer = await this.#client.ask(
@@ -112,7 +116,11 @@ export class GcsStore implements ObjectStore {
     let left = most;
     let pageToken: string | undefined;
     do {
-      const query = new URLSearchParams({ prefix, maxResults: `${Math.min(left, pageSize)}`, fields: listedFields });
+      const query = new URLSearchParams({
+        prefix,
+        maxResults: `${Math.min(left, asking.keysPerPage)}`,
+        fields: listedFields,
+      });
       if (pageToken !== undefined) query.set('pageToken', pageToken);
       const url = `${this.#objects}?${query}`;
       const { items = [], nextPageToken } = await this.#client.askJson<ListedPage>({ method: 'GET', url });
@@ -123,8 +131,8 @@ export class GcsStore implements ObjectStore {
   }
 
   async delete(keys: readonly string[]): Promise<void> {
-    for (let start = 0; start < keys.length; start += deletionsAtOnce) {
-      const some = keys.slice(start, start + deletionsAtOnce);
+    for (let start = 0; start < keys.length; start += asking.deletionsAtOnce) {
+      const some = keys.slice(start, start + asking.deletionsAtOnce);
       await Promise.all(some.map((key) => this.#client.ask({ method: 'DELETE', url: this.#of(key) }, 200, 204, 404)));
     }
   }

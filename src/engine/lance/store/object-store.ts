@@ -30,6 +30,19 @@ export interface ListRequest {
   readonly most?: number;
 }
 
+/** How each vendor's store is asked. */
+export const asking = {
+  /** Larger files go up in parts of this size. */
+  partBytes: 2 ** 23,
+  partsAtOnce: 2,
+  /** For one attempt at one request, of which the largest has a part. */
+  timeoutMs: 15_000,
+  /** Each after a longer pause. */
+  attempts: 4,
+  keysPerPage: 1_000,
+  deletionsAtOnce: 16,
+} as const;
+
 export interface ObjectStore {
   /**
    * The store refuses a conditional write that arrives later than this after its sending began, also if this process stood still

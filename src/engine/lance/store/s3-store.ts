@@ -13,21 +13,20 @@ import {
 import { Upload } from '@aws-sdk/lib-storage';
 import { storageUnavailable } from '../../../kernel/errors.ts';
 import { type PutOutcome, putUntilKnown } from './conditional-put.ts';
-import type { ByteRange, Content, ListRequest, ObjectStore, StoredObject } from './object-store.ts';
+import {
+  asking,
+  type ByteRange,
+  type Content,
+  type ListRequest,
+  type ObjectStore,
+  type StoredObject,
+} from './object-store.ts';
 import { mustBeSignedWithin, NothingSent } from './standstill.ts';
 import type { StoreOptions } from './store-options.ts';
 import { UploadBudget } from './upload-budget.ts';
 
-/** Larger files go up in parts of this size. */
-const partBytes = 2 ** 23;
-const partsAtOnce = 2;
 const mostSockets = 128;
 const connectTimeoutMs = 5_000;
-/** For one attempt at one request, of which the largest has a part. */
-const requestTimeoutMs = 15_000;
-/** The SDK waits longer before each. */
-const mostAttempts = 4;
-const mostKeysToDelete = 1_000;
 
 /** A bucket of a store that speaks S3, by the vendor's library, which also finds and refreshes credentials. */
 export class S3Store implements ObjectStore {
@@ -40,10 +39,10 @@ export class S3Store implements ObjectStore {
   readonly #timeoutMs: number;
   readonly #uploads = new UploadBudget();
 
-  constructor(bucket: string, options: StoreOptions, timeoutMs = requestTimeoutMs) {
+  constructor(bucket: string, options: StoreOptions, timeoutMs: number = asking.timeoutMs) {
     this.#bucket = bucket;
     this.#timeoutMs = timeoutMs;
-    this.#client = new S3Client({ ...configOf(options), maxAttempts: mostAttempts });
+    this.#client = new S3Client({ ...configOf(options), maxAttempts: asking.attempts });
     this.#once = new S3Client({ ...configOf(options), maxAttempts: 1 });
   }
 
@@ -77,8 +76,8 @@ export class S3Store implements ObjectStore {
     if (content instanceof Uint8Array) return this.#put(key, content);
     const { path } = content;
     const { size } = await stat(path);
-    if (size <= partBytes) return this.#uploads.use(size, async () => this.#put(key, await readFile(path)));
-    await this.#uploads.use(partBytes * partsAtOnce, () => this.#putInParts(key, createReadStream(path)));
+    if (size <= asking.partBytes) return this.#uploads.use(size, async () => this.#put(key, await readFile(path)));
+    await this.#uploads.use(asking.partBytes * asking.partsAtOnce, () => this.#putInParts(key, createReadStream(path)));
   }
 
   async #put(key: string, Body: Uint8Array): Promise<void> {
@@ -87,7 +86,7 @@ export class S3Store implements ObjectStore {
 
   async #putInParts(key: string, Body: ReadStream): Promise<void> {
     const params = { Bucket: this.#bucket, Key: key, Body };
-    const parts = { partSize: partBytes, queueSize: partsAtOnce };
+    const parts = { partSize: asking.partBytes, queueSize: asking.partsAtOnce };
     await new Upload({ client: this.#client, params, ...parts }).done().catch(rethrow);
   }
 
@@ -118,7 +117,7 @@ export class S3Store implements ObjectStore {
           new ListObjectsV2Command({
             Bucket: this.#bucket,
             Prefix: prefix,
-            MaxKeys: Math.min(left, mostKeysToDelete),
+            MaxKeys: Math.min(left, asking.keysPerPage),
             ContinuationToken: token,
           }),
         )
@@ -132,8 +131,8 @@ export class S3Store implements ObjectStore {
   }
 
   async delete(keys: readonly string[]): Promise<void> {
-    for (let start = 0; start < keys.length; start += mostKeysToDelete) {
-      const Objects = keys.slice(start, start + mostKeysToDelete).map((Key) => ({ Key }));
+    for (let start = 0; start < keys.length; start += asking.keysPerPage) {
+      const Objects = keys.slice(start, start + asking.keysPerPage).map((Key) => ({ Key }));
       const { Errors: [error] = [] } = await this.#client
         .send(new DeleteObjectsCommand({ Bucket: this.#bucket, Delete: { Objects, Quiet: true } }))
         .catch(rethrow);
@@ -168,7 +167,7 @@ function configOf(options: StoreOptions): S3ClientConfig {
     responseChecksumValidation: 'WHEN_REQUIRED',
     requestHandler: {
       connectionTimeout: connectTimeoutMs,
-      requestTimeout: requestTimeoutMs,
+      requestTimeout: asking.timeoutMs,
       throwOnRequestTimeout: true,
       httpAgent: { maxSockets: mostSockets, keepAlive: true },
       httpsAgent: { maxSockets: mostSockets, keepAlive: true },
