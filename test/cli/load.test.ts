@@ -119,6 +119,15 @@ describe('files and tables', () => {
       }
     });
 
+    test('an object that has several lines is refused with what rows of JSON are', async () => {
+      const { code, stderr } = await run(['load', 'lines', file('one.json', '{\n  "id": 1\n}\n'), '--append']);
+      assert.equal(code, 1);
+      assert.match(
+        stderr,
+        /one\.json: line 1 is not JSON: it ends before its object does; each .* array, .*; nothing is loaded\n$/,
+      );
+    });
+
     test('run again adds nothing, whatever the file is called, and something under another label', async () => {
       const first = await load('again', file('a.csv', csv), '--append');
       const renamed = await load('again', file('b.csv', csv), '--append');

@@ -172,13 +172,17 @@ function rowOf(text: string, place: string): Row {
   throw invalidInput(`${place}: a row is an object, {"column": value, …}`);
 }
 
+const cutLine = 'it ends before its object does; each object has one line, or they are an array, [{…}, …]';
+
 function parsed(text: string, place: string): unknown {
   try {
     return parseExactly(text);
   } catch (error) {
     if (error instanceof LancegateError) throw error;
     const [, position] = /at position (\d+)/.exec(error instanceof Error ? error.message : '') ?? [];
-    const where = position === undefined ? '' : `, at character ${Number(position) + 1}`;
+    // Of an array, a row has the closing brackets that it needs.
+    const isCut = position === undefined || Number(position) >= text.length;
+    const where = isCut ? `: ${cutLine}` : `, at character ${Number(position) + 1}`;
     throw invalidInput(`${place} is not JSON${where}`);
   }
 }
