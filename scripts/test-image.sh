@@ -52,7 +52,7 @@ mapfile -t program < <(config 'Entrypoint.join("\n")'; config 'Cmd.join("\n")')
 health=$(config 'Healthcheck.Test[1]')
 buildah run --env "LANCEGATE_PORT=$port" -v "$scratch/data:/var/lib/lancegate" "$container" -- "${program[@]}" >"$scratch/service.log" 2>&1 &
 service=$!
-for _ in $(seq 100); do grep -q 'listening on' "$scratch/service.log" && break; sleep 0.1; done
+for _ in $(seq 600); do grep -q 'listening on' "$scratch/service.log" && break; sleep 0.1; done
 cat "$scratch/service.log"
 
 # The network and the data are those of this machine, so what the image would be asked inside is asked here.

@@ -13,7 +13,7 @@ trap finish EXIT
 
 node bin/lancegate.js serve --port 0 --data "$scratch/data" >"$scratch/log" 2>&1 &
 service=$!
-for _ in $(seq 200); do grep -q 'listening on' "$scratch/log" && break; sleep 0.1; done
+for _ in $(seq 600); do grep -q 'listening on' "$scratch/log" && break; sleep 0.1; done
 url=$(grep -o 'listening on http://[0-9.:]*' "$scratch/log" | grep -o 'http.*')
 token=$(node bin/lancegate.js token --data "$scratch/data" --subject tester --scope lancegate:write)
 curl -fsS "$url/openapi.json" -o "$scratch/openapi.json"
