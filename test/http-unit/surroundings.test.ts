@@ -80,6 +80,17 @@ test('broken HTTP has the same body too', async () => {
   assert.equal((json as { code: number }).code, 13);
 });
 
+test('a head of megabytes is answered before its connection ends, and not reset', async () => {
+  await using service = await startTestService();
+  for (let round = 0; round < 10; round++) {
+    using client = await RawClient.connect(service);
+    const sent = client.head('GET /healthz', [`x-long: ${'x'.repeat(3 * 2 ** 20)}`]).catch(() => undefined); // it may end before
+    assert.match(await client.until('"code":13}'), /^HTTP\/1.1 431 /);
+    assert.equal(await client.closed, 'end');
+    await sent;
+  }
+});
+
 test('a transfer coding but chunked is refused, and not taken for the body itself (P12)', async () => {
   for (const coding of ['gzip, chunked', 'gzip,chunked', 'identity, chunked', 'chunked, chunked']) {
     await using service = await startTestService();

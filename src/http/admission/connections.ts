@@ -184,9 +184,11 @@ export class Connections {
 
   /**
    * Sends a last answer and closes the connection soon after, whether or not the client reads it. Closes it at once while another
-   * request is under way, since the client would take this answer for the answer to that one.
+   * request is under way, since the client would take this answer for the answer to that one. Node calls again for what still comes: it
+   * is dropped, since the kernel resets a connection that is closed with bytes unread, and the client would not see the answer.
    */
   dismiss(socket: ClientSocket, lastAnswer: string): void {
+    if (socket.writableEnded) return;
     const current = this.#open.get(socket)?.current;
     const isOfAnother = current !== undefined && (current.raw.complete || current.response.headersSent);
     if (isOfAnother || !socket.writable) {
