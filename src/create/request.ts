@@ -38,7 +38,7 @@ class CreateTable {
   /** The answer of a `keyed` request is recorded with the publication, or by itself if the table was there already. */
   async run(command: CreateTableCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<CreateTableResult> {
     await this.#requireNamespace(command);
-    const existing = await this.#deps.catalog.findTable(command.table);
+    const existing = await this.#find(command);
     if (existing?.state === 'created' && command.mode === 'exist_ok') {
       command.requireDescribe();
       return this.#answerExisting(existing, await command.source.schema(), keyed);
@@ -69,6 +69,13 @@ class CreateTable {
   async #requireNamespace({ table }: CreateTableCommand): Promise<void> {
     if ((await this.#deps.catalog.findNamespace(table.namespace)) !== undefined) return;
     throw namespaceNotFound(table.namespace);
+  }
+
+  /** A dataset that a program of files has written for a declared table, and that cannot be read, is the maker's to refuse. */
+  async #find({ table }: CreateTableCommand): Promise<TableRecord | undefined> {
+    const { catalog, access } = this.#deps;
+    const record = await catalog.findTable(table);
+    return record?.state === 'declared' ? access.adopted(record).catch(() => record) : record;
   }
 
   async #discardReplaced(existing: TableRecord, { record }: WrittenTable): Promise<void> {

@@ -59,7 +59,7 @@ export class TableAccess {
   /** `TableNotFound`; why it cannot be read, where a program has written a dataset for a declared table. */
   async find(table: TableRef): Promise<TableRecord> {
     const record = await this.known(table);
-    return record.state === 'declared' ? this.#adopted(record) : record;
+    return record.state === 'declared' ? this.adopted(record) : record;
   }
 
   /** As the catalog has it, whatever is on storage: for what needs the name alone. `TableNotFound`. */
@@ -71,9 +71,9 @@ export class TableAccess {
 
   /**
    * Programs of files ask for the name and the location alone, and write a dataset there: that is the table then. Of a create that is
-   * under way nothing is seen, and of replicas the owner takes it.
+   * under way nothing is seen, and of replicas the owner takes it. Throws why what is there cannot be read.
    */
-  async #adopted(declared: TableRecord): Promise<TableRecord> {
+  async adopted(declared: TableRecord): Promise<TableRecord> {
     const { ref, location, properties, id: replaces } = declared;
     const newest = await this.#engine.newestVersion({ location, branch: undefined }).catch(() => 0);
     const found = newest ? await this.#engine.resolve(location) : undefined;

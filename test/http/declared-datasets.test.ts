@@ -64,6 +64,21 @@ describe('a declared table whose dataset a program of files writes', () => {
     await isWritten('past');
   });
 
+  test('is taken by a create too, which finds a table there', async () => {
+    const rows = people([1, 2, 3], 'sent');
+    const create = (table: string, query: string) => service.post(`/v1/table/${table}/create${query}`, rows);
+    for (const table of ['made', 'found', 'replaced']) {
+      succeeded(await post(`${table}/declare`));
+      cpSync(await ofTwoRows(temporaryFolder(later)), pathOf(table), { recursive: true });
+    }
+    refused(await create('made', ''), 409, 5);
+    await isWritten('made');
+    assert.equal(succeeded(await create('found', '?mode=exist_ok')).version, 1);
+    await isWritten('found');
+    succeeded(await create('replaced', '?mode=overwrite'));
+    assert.equal((await post('replaced/count_rows')).body as unknown, 3);
+  });
+
   test('that cannot be read is refused to readers, and its name is renamed, dropped and deregistered', async () => {
     const dataset = await ofTwoRows(temporaryFolder(later));
     const torn = readManifest(join(dataset, '_versions'), 1)!;
