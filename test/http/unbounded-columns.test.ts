@@ -173,10 +173,15 @@ describe('columns beyond bounds (P12)', () => {
 
   test('that are read and cannot be written are a mistake of their writer, and can be dropped', async () => {
     const metadata = [encode(mapEntry, { key: 'lance-encoding:blob', value: 'true' })];
+    const twice = [column('v', 'struct'), column('a', 'int64', 101, 100n), column('a', 'int64', 102, 100n)];
     const blob = edit(field, column('v', 'large_binary'), { metadata });
     for (const [columns, says] of [
       [ofType('struct'), /column v holds structs without fields/],
       [[blob], /column v holds blobs/],
+      [
+        twice,
+        /a struct (has two fields a|of the table has two fields of one name), and Lance can only read it; drop the column/,
+      ],
     ] as const) {
       const [table, path] = await registered();
       commit(path, columns);

@@ -144,7 +144,7 @@ export const queryRules: readonly Rule[] = [
   [
     /TakeExec requires the input plan to have a column named/,
     'InvalidInput',
-    'order_by: select the columns to order by, too, or set with_row_id',
+    'order_by: select the columns to order by, too, or set with_row_id; without it, a struct of the table has two fields of one name: select others',
   ],
   [/Resources exhausted/, 'ReaderDied', 'the query needed more memory than it may have; nothing was written'],
 ];

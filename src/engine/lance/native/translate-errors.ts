@@ -127,6 +127,13 @@ const unreadableRows: Rule = [
 /** The rows of a table were checked before they were stored: what panics over them is at fault itself. */
 const panicked: Rule = [/[Pp]anic/, 'Internal', 'the storage engine failed'];
 
+/** What it says where a row that is moved has two fields of one name. */
+const doubleFields: Rule = [
+  /TakeExec requires the input plan to have a column named/,
+  'TableSchemaValidationError',
+  'a struct of the table has two fields of one name, and Lance can only read it; drop the column',
+];
+
 export const isPanic = (error: unknown): boolean => error instanceof Error && panicked[0].test(error.message);
 
 const branchRules: readonly Rule[] = [
@@ -155,6 +162,11 @@ const anyRules: readonly Rule[] = [
     /Found legacy blob field: (.+?)\. /s,
     'TableSchemaValidationError',
     'column {part} holds blobs of a form that the storage version of the table does not have; drop the column',
+  ],
+  [
+    /Duplicate field id (\d+) in schema .*?name: "(?<part>[^"]*)", id: \1,/s,
+    'TableSchemaValidationError',
+    'a struct has two fields {part}, and Lance can only read it; drop the column',
   ],
   // On an object store; on a file system `branch-state.ts` refuses it first.
   [
@@ -300,7 +312,7 @@ const rulesFor: Readonly<Record<EngineCall, readonly Rule[]>> = {
   branch: branchRules,
   'new branch': branchRules,
   maintain: [panicked, ...rowRules, unreadableRows],
-  compaction: [panicked, ...rowRules, unreadableRows],
+  compaction: [panicked, doubleFields, ...rowRules, unreadableRows],
   index: [panicked, ...indexRules, ...rowRules, unreadableRows],
   sync: [],
   remove: [],
@@ -318,7 +330,7 @@ export function translateEngineError(call: EngineCall, error: unknown, filter: s
   for (const [shape, kind, template, refusal] of [...anyRules, ...rulesFor[call]]) {
     const match = shape.exec(text);
     if (match === null) continue;
-    const parts: Readonly<Record<string, string | undefined>> = { part: match[1], filter };
+    const parts: Readonly<Record<string, string | undefined>> = { part: match.groups?.part ?? match[1], filter };
     const message = template.replace(/\{(part|filter)\}/g, (_, name: string) => parts[name] ?? '');
     return new LancegateError(kind, message, { cause: error, internal: { engineCall: call, refusal } });
   }
