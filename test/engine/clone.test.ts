@@ -8,6 +8,9 @@ import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
+import { manifestFileOf, sectionsOf } from '#src/lance-format/manifest/parse-manifest.ts';
+import { basePath, manifest } from '#src/lance-format/messages.ts';
+import { decode, edit } from '#src/lance-format/protobuf.ts';
 import { shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
@@ -61,6 +64,24 @@ describe('a clone', () => {
       readdirSync(join(folder, target, '_versions')).filter((name) => name.endsWith('.manifest')),
       [oldName],
     );
+  });
+
+  test('has the files of a base path that is the root of no dataset, where they lie in it directly', async (t) => {
+    const { folder, engine } = await cloneable(t);
+    const plain = 'p.lance' as Location;
+    (await createDataset(engine, plain, rows(1, 2, 3), {})).close();
+    renameSync(join(folder, plain, 'data'), join(folder, 'files'));
+    const path = join(folder, plain, '_versions', manifestNames(1)[0]);
+    const shadow = shadowManifest(readFileSync(path), { folder: join(folder, 'files'), version: 1 });
+    const { message, indexes, transaction } = sectionsOf(shadow);
+    const { basePaths = [] } = decode(manifest, message, ['basePaths']);
+    const changed = { basePaths: basePaths.map((each) => edit(basePath, each, { isDatasetRoot: false })) };
+    writeFileSync(path, manifestFileOf({ message: edit(manifest, message, changed), indexes, transaction }, shadow));
+    await engine.clone({ location: plain, branch: undefined, version: 1 }, target);
+    rmSync(join(folder, 'files'), { recursive: true });
+    const clone = await engine.open({ location: target });
+    t.after(() => clone.close());
+    assert.equal((await clone.merge(upsertOn('id'), rows(3, 4), undefined)).numUpdatedRows, 1);
   });
 
   for (const [where, placed] of [
