@@ -21,9 +21,13 @@ import type { ChangeRequest, ComputedStep, FiledStep, StepTotals } from './chang
 export const changeKind: WriteKind<ChangeRequest> = {
   batch([request]: readonly [ChangeRequest]): WriteBatch {
     const { steps, manifest } = request;
-    const commit = (head: Head) =>
-      steps === undefined ? commitManifest(request, manifest, head) : commitSteps(request, steps, head);
-    return { numRows: 0, on: [], commit, discard: () => undefined };
+    return {
+      numRows: 0,
+      on: [],
+      commit: (head) =>
+        steps === undefined ? commitManifest(request, manifest, head) : commitSteps(request, steps, head),
+      discard: () => undefined,
+    };
   },
 };
 

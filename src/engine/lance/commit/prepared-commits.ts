@@ -76,8 +76,10 @@ export function prepare(
   return engineCall(call, async () => {
     const prepared = await compute(await loop.version()).catch((error: unknown) => ifNotReplaceable(error, undefined));
     if (prepared === undefined) return undefined;
-    const commit = () => engineCall(call, () => loop.commit(prepared.build));
-    return { commit, discard: () => prepared.discard() };
+    return {
+      commit: () => engineCall(call, () => loop.commit(prepared.build)),
+      discard: () => prepared.discard(),
+    };
   });
 }
 
