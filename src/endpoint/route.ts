@@ -85,11 +85,11 @@ export interface AnswerHead {
 
 export interface PreparedRequest {
   readonly body: BodyKind;
-  /** That the body is for; of Arrow bodies. */
+  /** Of whose share of memory and of writes the body takes; of Arrow bodies. */
   readonly table?: TableRef;
   /** Only the replica that owns this table can answer. */
   readonly owned?: TableRef | undefined;
-  /** It makes a table of the name that it needs the owner of; other requests find none where nothing has the name. */
+  /** It makes a table of the name `owned`. Any other request is answered here where nothing has that name: it finds no table. */
   readonly makesTable?: boolean | undefined;
   /** Where the body decides what the policy is asked: reads it, asks, and returns what answers. `PermissionDenied`. */
   readonly ask?: ((upload: Upload) => Promise<AllowedRequest>) | undefined;

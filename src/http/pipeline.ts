@@ -5,8 +5,9 @@
  * 2. The router finds its route, and `open` makes its context.
  * 3. `prepare`: its head is checked. A full service refuses a write here, and a write waits for its turn. Its principal is
  *    authenticated, path and query are parsed and authorised (`Route.prepare`), and it is admitted, or the replica is found that
- *    is to admit it. All this before one byte of its body is read.
- * 4. `RequestContext.handler`: the route reads the body and answers.
+ *    is to admit it. All this before one byte of its body is read. Only where the body may name a branch, JSON is read first: then
+ *    the route asks the policy, and the owner is looked for (`PreparedRequest.ask`).
+ * 4. `RequestContext.handler`: the route reads the body and answers, or the owner does.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
@@ -126,7 +127,7 @@ export class RequestPipeline {
     const maxBytes = this.#maxBytes[prepared.body];
     if (maxBytes !== undefined && Number(raw.headers['content-length'] ?? 0) > maxBytes) throw bodyTooLarge(maxBytes);
     const request = { context, principal, prepared, reservation, signal: input.scope.signal };
-    const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined;
+    const isAllowed = prepared.ask === undefined || principal.vouchedBy !== undefined; // here, or where it came from
     const { forwarding } = this.#deps;
     const owner = isAllowed ? await forwarding?.elsewhere(prepared, request) : undefined;
     context.handler =
@@ -166,34 +167,6 @@ export class RequestPipeline {
     return { principal, release };
   }
 
-  /** Asks the other replicas too, where each knows a part of the answer. */
-  #answer(request: ReadyRequest, upload: Upload): Promise<Answer> {
-    const { context, principal, prepared, signal } = request;
-    const { forwarding } = this.#deps;
-    const { everywhere, ask } = prepared;
-    if (forwarding === undefined || principal.vouchedBy !== undefined) return prepared.answer(upload);
-    if (ask !== undefined && prepared.owned !== undefined) return this.#answerAllowed(request, ask(upload), forwarding);
-    if (everywhere === undefined) return prepared.answer(upload);
-    const text = upload.text();
-    return everywhere(
-      () => prepared.answer({ ...upload, text: () => text }),
-      async () => forwarding.askOthers({ ...headOf(context), principal, signal }, await text),
-    );
-  }
-
-  /** A request whose body the policy had to be asked about, and which no other replica has heard of. */
-  async #answerAllowed(
-    { context, principal, prepared, signal }: ReadyRequest,
-    asking: Promise<AllowedRequest>,
-    forwarding: NonNullable<HttpDeps['forwarding']>,
-  ): Promise<Answer> {
-    const { text, answer } = await asking;
-    const owner = await forwarding.elsewhere(prepared, { principal, signal });
-    if (owner === undefined) return answer();
-    const forwarded = withText({ ...headOf(context), principal, signal }, text);
-    return (await forwarding.forward(forwarded, prepared, owner)) ?? answer();
-  }
-
   /** Admits the request, and returns what answers it. */
   #answersHere(request: ReadyRequest): () => Promise<Answer> {
     const { context, principal, prepared, reservation } = request;
@@ -206,23 +179,6 @@ export class RequestPipeline {
       } finally {
         permit?.release();
       }
-    };
-  }
-
-  /** The owner of the table admits the request. */
-  #answersElsewhere(
-    request: ReadyRequest,
-    owner: OtherReplica,
-    forwarding: NonNullable<HttpDeps['forwarding']>,
-  ): () => Promise<Answer> {
-    const { context, principal, prepared, reservation, signal } = request;
-    const { raw, body } = context;
-    reservation?.release();
-    return async () => {
-      const sentBody = announcesBody(raw) ? body.read(signal, false) : undefined;
-      const forwarded = { ...headOf(context), body: sentBody, principal, signal };
-      const answer = await forwarding.forward(forwarded, prepared, owner);
-      return answer ?? this.#answersHere({ ...request, reservation: undefined })();
     };
   }
 
@@ -286,6 +242,51 @@ export class RequestPipeline {
           open: openPart,
           turnOf,
         }),
+    };
+  }
+
+  /** Asks the other replicas too, where each knows a part of the answer. */
+  #answer(request: ReadyRequest, upload: Upload): Promise<Answer> {
+    const { context, principal, prepared, signal } = request;
+    const { forwarding } = this.#deps;
+    const { everywhere, ask } = prepared;
+    if (forwarding === undefined || principal.vouchedBy !== undefined) return prepared.answer(upload);
+    if (ask !== undefined && prepared.owned !== undefined) return this.#answerAllowed(request, ask(upload), forwarding);
+    if (everywhere === undefined) return prepared.answer(upload);
+    const text = upload.text();
+    return everywhere(
+      () => prepared.answer({ ...upload, text: () => text }),
+      async () => forwarding.askOthers({ ...headOf(context), principal, signal }, await text),
+    );
+  }
+
+  /** A request whose body the policy had to be asked about, and which no other replica has heard of. */
+  async #answerAllowed(
+    { context, principal, prepared, signal }: ReadyRequest,
+    asking: Promise<AllowedRequest>,
+    forwarding: NonNullable<HttpDeps['forwarding']>,
+  ): Promise<Answer> {
+    const { text, answer } = await asking;
+    const owner = await forwarding.elsewhere(prepared, { principal, signal });
+    if (owner === undefined) return answer();
+    const forwarded = withText({ ...headOf(context), principal, signal }, text);
+    return (await forwarding.forward(forwarded, prepared, owner)) ?? answer();
+  }
+
+  /** The owner of the table admits the request. */
+  #answersElsewhere(
+    request: ReadyRequest,
+    owner: OtherReplica,
+    forwarding: NonNullable<HttpDeps['forwarding']>,
+  ): () => Promise<Answer> {
+    const { context, principal, prepared, reservation, signal } = request;
+    const { raw, body } = context;
+    reservation?.release();
+    return async () => {
+      const sentBody = announcesBody(raw) ? body.read(signal, false) : undefined;
+      const forwarded = { ...headOf(context), body: sentBody, principal, signal };
+      const answer = await forwarding.forward(forwarded, prepared, owner);
+      return answer ?? this.#answersHere({ ...request, reservation: undefined })();
     };
   }
 }
