@@ -122,6 +122,173 @@ export async function startService(config: Config, parts: StartParts): Promise<S
   };
 }
 
+async function openPolicy({
+  config: { policyFile },
+  logger,
+  clock,
+  opened,
+}: Start): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
+  if (policyFile === undefined) {
+    logger.info({}, 'the default policies are in force: scopes decide');
+    const reload = async () => logger.info({}, 'the policies stay as they are: the service has no policy file');
+    return { policy: CedarPolicy.load({ logger }), reload };
+  }
+  const file = await PolicyFile.open({ path: policyFile, clock, logger });
+  opened.defer(() => file.close());
+  return { policy: file.policy, reload: () => file.reload() };
+}
+
+const replicaTokens = ({ replica }: StoredState, clock: Clock): ReplicaTokens | undefined =>
+  replica && new ReplicaTokens({ keys: replica.keys, replica: replica.id, clock, newId: randomUUID });
+
+async function openAudit({ config, logger, clock, metrics, opened }: Start): Promise<Audit> {
+  const { auditLog: path, logLevel } = config;
+  if (path === 'log') {
+    if (['warn', 'error'].includes(logLevel))
+      logger.warn({ logLevel }, 'the log hides the audit records: they are of level info');
+    return new AuditInLog(logger);
+  }
+  if (path === 'off') return { requestEnded: (record) => logRequest(logger, record) };
+  const file = await AuditFile.open({ path, clock, logger, metrics });
+  opened.defer(() => file.close());
+  return file;
+}
+
+function openReaders({ config, folder, environment, logger, clock, metrics, serviceMemory }: Start): ReaderPool {
+  const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
+  return new ReaderPool({
+    logger,
+    clock,
+    metrics,
+    serviceMemory,
+    environment: readerEnvironment(environment, { storageRoot: root, memoryBytes }),
+    setup: {
+      root,
+      rootOptions,
+      scratchFolder: folder.scratchFolder,
+      // A search reads little but its index; a scan reads most of its data once.
+      indexCacheBytes: Math.floor(memoryBytes / 4),
+      metadataCacheBytes: 8 * 2 ** 20,
+      memoryBytes,
+      niceness: 5,
+    },
+    mostReaders: config.readers,
+    maxWaiting: 512,
+    waiters: 'queries',
+    principalShare: config.principalShare,
+    idleMs: 60_000,
+  });
+}
+
+const openSpools = ({ config, folder }: Start): ResultSpools =>
+  new ResultSpools({ folder: folder.scratchFolder, mostBytes: 2 ** 30, principalShare: config.principalShare });
+
+async function openEngine(start: Start, state: StoredState, readerChanges: ReaderChanges): Promise<LanceEngine> {
+  const { config, folder, opened } = start;
+  sayIfClosed(start);
+  nameFormerSettings(start);
+  makeEmptyFolder(folder.scratchFolder);
+  haveOwnTemporaryFolder(start);
+  if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
+  const memoryFolder = makeMemoryFolder(folder.root);
+  if (memoryFolder !== undefined) opened.defer(() => removeMemoryFolder(memoryFolder));
+  const store = await openStore(config.storageRoot, config.storageOptions);
+  const engine = new LanceEngine({
+    root: config.storageRoot,
+    rootOptions: config.storageOptions,
+    store,
+    scratchFolder: folder.scratchFolder,
+    memoryFolder,
+    readerChanges,
+    builds: openBuilders(start),
+    indexCacheBytes: 16 * 2 ** 20, // what reads an index runs in readers and builders
+    metadataCacheBytes: 16 * 2 ** 20,
+  });
+  opened.defer(() => engine.close());
+  await engine.requireStorage();
+  await state.requireStorageRoot(); // after the storage has answered: the catalog remembers the first one
+  return engine;
+}
+
+function sayIfClosed({ folder: { root, wasOpenAs }, logger }: Start): void {
+  if (wasOpenAs === undefined) return;
+  const fields = { folder: root, wasOpenAs };
+  logger.warn(
+    fields,
+    'other users could access the data folder; the service has closed it. To read tables as another user, put them into a --storage-root outside of it',
+  );
+}
+
+/** A setting that has gone stops no start before the next release. */
+function nameFormerSettings({ settings: given, logger }: Start): void {
+  for (const { flag: setting, group } of Object.values(settings))
+    if (group === 'former' && given.some(({ flag, value }) => flag === setting && value !== null))
+      logger.warn({ setting }, 'a setting is given that does nothing any more');
+}
+
+/** As each reader has one, and before the engine makes its first session. */
+function haveOwnTemporaryFolder({ folder, environment, useTemporaryFolder, opened }: Start): void {
+  if (useTemporaryFolder === undefined) return;
+  const path = makeProcessFolder(folder.scratchFolder, environment.TMPDIR ?? tmpdir());
+  if (path === undefined) return;
+  opened.defer(() => removeProcessFolder(path));
+  useTemporaryFolder(path);
+}
+
+/** One index for each principal, two in all, and a compaction beside them: a queue gives one kind of work three quarters of its slots. */
+const builderSlots = { mostReaders: 3, principalShare: 1 / 3 };
+/** The engine has the rows of so many fragments in memory at once while it compacts (docs/measurements/maintenance.md). */
+const fewAtOnce = { LANCE_DEFAULT_FRAGMENT_READAHEAD: '4' };
+
+function openBuilders({ config, folder, environment, logger, clock, metrics, serviceMemory, opened }: Start): Builds {
+  const { storageRoot: root, storageOptions: rootOptions, indexMemoryBytes: memoryBytes } = config;
+  const pool = new ReaderPool({
+    logger,
+    clock,
+    metrics: metrics.ofIndexBuilders,
+    serviceMemory,
+    environment: { ...fewAtOnce, ...readerEnvironment(environment, { storageRoot: root, memoryBytes }) },
+    setup: {
+      root,
+      rootOptions,
+      scratchFolder: folder.scratchFolder,
+      indexCacheBytes: 16 * 2 ** 20,
+      metadataCacheBytes: 8 * 2 ** 20,
+      memoryBytes,
+      niceness: 15,
+    },
+    ...builderSlots,
+    maxWaiting: 64,
+    waiters: 'builds',
+    idleMs: 60_000,
+  });
+  opened.defer(() => pool.close());
+  return new Builders(pool, memoryBytes);
+}
+
+const operationLimits = (config: Config) => ({
+  maxWaitingPerTable: 512,
+  maxOpenDatasets: 512,
+  keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
+  idempotencyKeptMs: config.idempotencyKeptMs,
+  managesVersions: config.managedVersioning,
+  maintenanceLimits: maintenanceLimits(config),
+});
+
+const maintenanceLimits = (config: Config): SchedulerPolicy => ({
+  isAutomatic: config.autoMaintenance,
+  retentionMs: config.versionRetentionMs,
+  indexFromRows: config.indexFromRows,
+});
+
+async function openCertificate({ config, clock, logger, opened }: Start): Promise<CertificateFiles | undefined> {
+  const { tlsCertificate: certificatePath, tlsKey: keyPath } = config;
+  if (certificatePath === undefined || keyPath === undefined) return undefined;
+  const files = await CertificateFiles.open({ certificatePath, keyPath, clock, logger });
+  opened.defer(() => files.close());
+  return files;
+}
+
 /** An operator learns at the upgrade which programs of `db://NAME` no longer reach the root. */
 async function openDatabases({ config, logger }: Start, catalog: DatabaseCatalog): Promise<Databases> {
   const { databases: mode } = config;
@@ -135,25 +302,36 @@ async function openDatabases({ config, logger }: Start, catalog: DatabaseCatalog
   return new Databases(mode, (name) => catalog.isDatabase(name));
 }
 
-const operationLimits = (config: Config) => ({
-  maxWaitingPerTable: 512,
-  maxOpenDatasets: 512,
-  keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
-  idempotencyKeptMs: config.idempotencyKeptMs,
-  managesVersions: config.managedVersioning,
-  maintenanceLimits: maintenanceLimits(config),
-});
-
-const replicaTokens = ({ replica }: StoredState, clock: Clock): ReplicaTokens | undefined =>
-  replica && new ReplicaTokens({ keys: replica.keys, replica: replica.id, clock, newId: randomUUID });
-
-async function openCertificate({ config, clock, logger, opened }: Start): Promise<CertificateFiles | undefined> {
-  const { tlsCertificate: certificatePath, tlsKey: keyPath } = config;
-  if (certificatePath === undefined || keyPath === undefined) return undefined;
-  const files = await CertificateFiles.open({ certificatePath, keyPath, clock, logger });
-  opened.defer(() => files.close());
-  return files;
+function bodyMemory({ config, logger, clock, metrics, serviceMemory, opened }: Start): BodyMemory {
+  const { memoryLimitBytes, bodyMemoryBytes } = config;
+  opened.use(limitHeapGrowth());
+  const resident = new ResidentLimit({
+    limitBytes: memoryLimitBytes,
+    memory: serviceMemory,
+    clock,
+    onChange: (isFull, residentBytes) => {
+      const fields = { residentBytes, memoryLimitBytes };
+      if (isFull) logger.warn(fields, 'resident memory is near its limit: writes are admitted one at a time');
+      else logger.info(fields, 'resident memory is below its limit again: writes are admitted');
+    },
+  });
+  // Enough for the chunks of one create, or a few large merges.
+  const maxIdleBytes = Math.min(64 * 2 ** 20, bodyMemoryBytes / 8);
+  const memory = new BodyMemory({ maxBytes: bodyMemoryBytes, maxIdleBytes, resident });
+  metrics.watchBodyMemory(() => memory.heldBytes);
+  metrics.watchMemoryLimit(() => memoryLimitBytes);
+  metrics.watchMemoryFull(() => Number(resident.isFull));
+  return memory;
 }
+
+const ipcLimits = (config: Config): IpcLimits => ({
+  chunkBytes: config.chunkBytes,
+  maxMessageBytes: decodedBytesUnder(config),
+  // Schema and batch headers; a table of ten thousand columns stays far below.
+  maxMetadataBytes: 16 * 2 ** 20,
+  maxWholeBytes: config.maxMergeBytes,
+  maxDecodedBytes: decodedBytesUnder(config),
+});
 
 async function openForwarding(
   { config, clock, logger, opened }: Start,
@@ -190,181 +368,3 @@ async function leave({ owners }: StoredState, server: HttpServer, clock: Clock):
   // How long requests on the last connections have to arrive.
   await pass(250);
 }
-
-function sayIfClosed({ folder: { root, wasOpenAs }, logger }: Start): void {
-  if (wasOpenAs === undefined) return;
-  const fields = { folder: root, wasOpenAs };
-  logger.warn(
-    fields,
-    'other users could access the data folder; the service has closed it. To read tables as another user, put them into a --storage-root outside of it',
-  );
-}
-
-async function openPolicy({
-  config: { policyFile },
-  logger,
-  clock,
-  opened,
-}: Start): Promise<{ policy: CedarPolicy; reload: Service['reload'] }> {
-  if (policyFile === undefined) {
-    logger.info({}, 'the default policies are in force: scopes decide');
-    const reload = async () => logger.info({}, 'the policies stay as they are: the service has no policy file');
-    return { policy: CedarPolicy.load({ logger }), reload };
-  }
-  const file = await PolicyFile.open({ path: policyFile, clock, logger });
-  opened.defer(() => file.close());
-  return { policy: file.policy, reload: () => file.reload() };
-}
-
-async function openAudit({ config, logger, clock, metrics, opened }: Start): Promise<Audit> {
-  const { auditLog: path, logLevel } = config;
-  if (path === 'log') {
-    if (['warn', 'error'].includes(logLevel))
-      logger.warn({ logLevel }, 'the log hides the audit records: they are of level info');
-    return new AuditInLog(logger);
-  }
-  if (path === 'off') return { requestEnded: (record) => logRequest(logger, record) };
-  const file = await AuditFile.open({ path, clock, logger, metrics });
-  opened.defer(() => file.close());
-  return file;
-}
-
-/** One index for each principal, two in all, and a compaction beside them: a queue gives one kind of work three quarters of its slots. */
-const builderSlots = { mostReaders: 3, principalShare: 1 / 3 };
-/** The engine has the rows of so many fragments in memory at once while it compacts (docs/measurements/maintenance.md). */
-const fewAtOnce = { LANCE_DEFAULT_FRAGMENT_READAHEAD: '4' };
-
-function openBuilders({ config, folder, environment, logger, clock, metrics, serviceMemory, opened }: Start): Builds {
-  const { storageRoot: root, storageOptions: rootOptions, indexMemoryBytes: memoryBytes } = config;
-  const pool = new ReaderPool({
-    logger,
-    clock,
-    metrics: metrics.ofIndexBuilders,
-    serviceMemory,
-    environment: { ...fewAtOnce, ...readerEnvironment(environment, { storageRoot: root, memoryBytes }) },
-    setup: {
-      root,
-      rootOptions,
-      scratchFolder: folder.scratchFolder,
-      indexCacheBytes: 16 * 2 ** 20,
-      metadataCacheBytes: 8 * 2 ** 20,
-      memoryBytes,
-      niceness: 15,
-    },
-    ...builderSlots,
-    maxWaiting: 64,
-    waiters: 'builds',
-    idleMs: 60_000,
-  });
-  opened.defer(() => pool.close());
-  return new Builders(pool, memoryBytes);
-}
-
-function openReaders({ config, folder, environment, logger, clock, metrics, serviceMemory }: Start): ReaderPool {
-  const { storageRoot: root, storageOptions: rootOptions, readerMemoryBytes: memoryBytes } = config;
-  return new ReaderPool({
-    logger,
-    clock,
-    metrics,
-    serviceMemory,
-    environment: readerEnvironment(environment, { storageRoot: root, memoryBytes }),
-    setup: {
-      root,
-      rootOptions,
-      scratchFolder: folder.scratchFolder,
-      // A search reads little but its index; a scan reads most of its data once.
-      indexCacheBytes: Math.floor(memoryBytes / 4),
-      metadataCacheBytes: 8 * 2 ** 20,
-      memoryBytes,
-      niceness: 5,
-    },
-    mostReaders: config.readers,
-    maxWaiting: 512,
-    waiters: 'queries',
-    principalShare: config.principalShare,
-    idleMs: 60_000,
-  });
-}
-
-/** A setting that has gone stops no start before the next release. */
-function nameFormerSettings({ settings: given, logger }: Start): void {
-  for (const { flag: setting, group } of Object.values(settings))
-    if (group === 'former' && given.some(({ flag, value }) => flag === setting && value !== null))
-      logger.warn({ setting }, 'a setting is given that does nothing any more');
-}
-
-const openSpools = ({ config, folder }: Start): ResultSpools =>
-  new ResultSpools({ folder: folder.scratchFolder, mostBytes: 2 ** 30, principalShare: config.principalShare });
-
-async function openEngine(start: Start, state: StoredState, readerChanges: ReaderChanges): Promise<LanceEngine> {
-  const { config, folder, opened } = start;
-  sayIfClosed(start);
-  nameFormerSettings(start);
-  makeEmptyFolder(folder.scratchFolder);
-  haveOwnTemporaryFolder(start);
-  if (config.storageRoot === folder.tablesFolder) makePrivateFolder(folder.tablesFolder);
-  const memoryFolder = makeMemoryFolder(folder.root);
-  if (memoryFolder !== undefined) opened.defer(() => removeMemoryFolder(memoryFolder));
-  const store = await openStore(config.storageRoot, config.storageOptions);
-  const engine = new LanceEngine({
-    root: config.storageRoot,
-    rootOptions: config.storageOptions,
-    store,
-    scratchFolder: folder.scratchFolder,
-    memoryFolder,
-    readerChanges,
-    builds: openBuilders(start),
-    indexCacheBytes: 16 * 2 ** 20, // what reads an index runs in readers and builders
-    metadataCacheBytes: 16 * 2 ** 20,
-  });
-  opened.defer(() => engine.close());
-  await engine.requireStorage();
-  await state.requireStorageRoot(); // after the storage has answered: the catalog remembers the first one
-  return engine;
-}
-
-/** As each reader has one, and before the engine makes its first session. */
-function haveOwnTemporaryFolder({ folder, environment, useTemporaryFolder, opened }: Start): void {
-  if (useTemporaryFolder === undefined) return;
-  const path = makeProcessFolder(folder.scratchFolder, environment.TMPDIR ?? tmpdir());
-  if (path === undefined) return;
-  opened.defer(() => removeProcessFolder(path));
-  useTemporaryFolder(path);
-}
-
-function bodyMemory({ config, logger, clock, metrics, serviceMemory, opened }: Start): BodyMemory {
-  const { memoryLimitBytes, bodyMemoryBytes } = config;
-  opened.use(limitHeapGrowth());
-  const resident = new ResidentLimit({
-    limitBytes: memoryLimitBytes,
-    memory: serviceMemory,
-    clock,
-    onChange: (isFull, residentBytes) => {
-      const fields = { residentBytes, memoryLimitBytes };
-      if (isFull) logger.warn(fields, 'resident memory is near its limit: writes are admitted one at a time');
-      else logger.info(fields, 'resident memory is below its limit again: writes are admitted');
-    },
-  });
-  // Enough for the chunks of one create, or a few large merges.
-  const maxIdleBytes = Math.min(64 * 2 ** 20, bodyMemoryBytes / 8);
-  const memory = new BodyMemory({ maxBytes: bodyMemoryBytes, maxIdleBytes, resident });
-  metrics.watchBodyMemory(() => memory.heldBytes);
-  metrics.watchMemoryLimit(() => memoryLimitBytes);
-  metrics.watchMemoryFull(() => Number(resident.isFull));
-  return memory;
-}
-
-const ipcLimits = (config: Config): IpcLimits => ({
-  chunkBytes: config.chunkBytes,
-  maxMessageBytes: decodedBytesUnder(config),
-  // Schema and batch headers; a table of ten thousand columns stays far below.
-  maxMetadataBytes: 16 * 2 ** 20,
-  maxWholeBytes: config.maxMergeBytes,
-  maxDecodedBytes: decodedBytesUnder(config),
-});
-
-const maintenanceLimits = (config: Config): SchedulerPolicy => ({
-  isAutomatic: config.autoMaintenance,
-  retentionMs: config.versionRetentionMs,
-  indexFromRows: config.indexFromRows,
-});
