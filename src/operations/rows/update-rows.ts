@@ -47,6 +47,43 @@ const updateRows =
       return submitChange(deps, { operation: 'update', table, branch, steps }, scope, keyed);
     });
 
+export const UpdateBody = Type.Object({
+  predicate: Type.Optional(Type.String()),
+  // An update of more columns than tables have is a mistake.
+  updates: Type.Array(Type.Tuple([Type.String(), Type.String()]), { maxItems: 10_000 }),
+});
+
+/** The LanceDB SDKs get `rows_updated` in place of `updated_rows`: with both names they would fail after the commit. */
+const UpdatedRows = Type.Object({ updated_rows: Count, ...writtenFields });
+
+export const updateRowsRoute = jsonRoute(updateRows, {
+  methods: ['POST'],
+  path: '/v1/table/:id/update',
+  target: tableTarget,
+  action: 'UpdateTable',
+  summary: 'Updates the rows that a condition holds for',
+  answers: UpdatedRows,
+  body: UpdateBody,
+  isWrite: true,
+  branches: (_, branch) => [branch],
+  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+    const update = readUpdate(body, input.readFilter);
+    const result = await operation({ table, branch, ...update, idempotency }, input.scope);
+    const rows = { [input.hasTrailingSlash ? 'rows_updated' : 'updated_rows']: result.numUpdatedRows };
+    return writeAnswer(input, result, rows);
+  },
+});
+
+export function readUpdate(body: Static<typeof UpdateBody>, readFilter: ReadFilter): RowsUpdate {
+  if (body.updates.length === 0) throw invalidInput('updates: give at least one column and its new value');
+  const predicate = body.predicate === undefined ? undefined : readFilter(body.predicate, 'predicate');
+  const updates = body.updates.map(([column, value], index) => ({
+    column,
+    value: readFilter(value, `updates[${index}][1]`),
+  }));
+  return { predicate, updates };
+}
+
 /** Of a table with these columns. */
 export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Schema): FiledStep {
   const columns = schema.fields.map(({ name }) => name);
@@ -81,43 +118,11 @@ function columnOf(schema: Schema, text: string): string {
   return column;
 }
 
-export const UpdateBody = Type.Object({
-  predicate: Type.Optional(Type.String()),
-  // An update of more columns than tables have is a mistake.
-  updates: Type.Array(Type.Tuple([Type.String(), Type.String()]), { maxItems: 10_000 }),
-});
-
-export function readUpdate(body: Static<typeof UpdateBody>, readFilter: ReadFilter): RowsUpdate {
-  if (body.updates.length === 0) throw invalidInput('updates: give at least one column and its new value');
-  const predicate = body.predicate === undefined ? undefined : readFilter(body.predicate, 'predicate');
-  const updates = body.updates.map(([column, value], index) => ({
-    column,
-    value: readFilter(value, `updates[${index}][1]`),
-  }));
-  return { predicate, updates };
+/** Whether an expression may say something else of one row than of another; `columns` are those of the table. */
+function readsRow(expression: CheckedSql, columns: readonly string[]): boolean {
+  const names = namesIn(expression);
+  return columns.some((name) => names.has(folded(name))) || [...names].some((name) => name.startsWith('_row'));
 }
-
-/** With `rows_updated` in place of `updated_rows` where the path ends in a slash. */
-const UpdatedRows = Type.Object({ updated_rows: Count, ...writtenFields });
-
-/** The Python and Node SDKs would take a count under both names for two of one field, and fail after the commit. */
-export const updateRowsRoute = jsonRoute(updateRows, {
-  methods: ['POST'],
-  path: '/v1/table/:id/update',
-  target: tableTarget,
-  action: 'UpdateTable',
-  summary: 'Updates the rows that a condition holds for',
-  answers: UpdatedRows,
-  body: UpdateBody,
-  isWrite: true,
-  branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
-    const update = readUpdate(body, input.readFilter);
-    const result = await operation({ table, branch, ...update, idempotency }, input.scope);
-    const rows = { [input.hasTrailingSlash ? 'rows_updated' : 'updated_rows']: result.numUpdatedRows };
-    return writeAnswer(input, result, rows);
-  },
-});
 
 /** Each round but the first writes all updated rows once more. */
 const mostRounds = 8;
@@ -145,11 +150,13 @@ export function roundsOf(assignments: readonly NewValue[]): readonly (readonly N
   );
 }
 
-/** Whether an expression may say something else of one row than of another; `columns` are those of the table. */
-function readsRow(expression: CheckedSql, columns: readonly string[]): boolean {
-  const names = namesIn(expression);
-  return columns.some((name) => names.has(folded(name))) || [...names].some((name) => name.startsWith('_row'));
-}
+const circular = (left: readonly NewValue[]) =>
+  invalidInput(
+    `updates: the new values of ${left
+      .slice(0, 3)
+      .map(({ column }) => column)
+      .join(', ')} need each other's old ones; set one of them in a request of its own, or through another column`,
+  );
 
 /** First segments only: a column is set as a whole. */
 function namesIn(expression: CheckedSql): ReadonlySet<string> {
@@ -164,11 +171,3 @@ function namesIn(expression: CheckedSql): ReadonlySet<string> {
 }
 
 const folded = (name: string): string => name.toUpperCase().toLowerCase();
-
-const circular = (left: readonly NewValue[]) =>
-  invalidInput(
-    `updates: the new values of ${left
-      .slice(0, 3)
-      .map(({ column }) => column)
-      .join(', ')} need each other's old ones; set one of them in a request of its own, or through another column`,
-  );
