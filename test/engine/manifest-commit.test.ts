@@ -39,7 +39,7 @@ describe('a version that is a manifest alone', () => {
     const inRemoval = new VersionsInRemoval();
     const versionsFolder = join(datasetPath, '_versions');
     const commits = new FolderCommits(datasetPath);
-    const head = { isReplaced: false, requireWritable: () => undefined, committedElsewhere: () => undefined };
+    const head = { isReplaced: false, requireWritable: () => undefined, committedPastHandle: () => undefined };
     const loop = new CommitLoop({
       ...{ head: { ...head, readableVersion: async () => newest }, versionsFolder, commits, fresh },
     });

@@ -1237,7 +1237,7 @@ function replacementIn(folder: string, dataset: Dataset, commits: FolderCommits,
     isReplaced: false,
     requireWritable: () => undefined,
     readableVersion: () => dataset.version(),
-    committedElsewhere: () => undefined,
+    committedPastHandle: () => undefined,
   };
   const versionsFolder = join(folder, '_versions');
   return new RowReplacement({

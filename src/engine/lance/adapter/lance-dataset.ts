@@ -98,7 +98,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const version = await this.head.version();
       if (this.#changeInReader !== undefined) {
         const counts = await this.#changeInReader({ lineage: this.lineage, version, step, file, ...limits });
-        this.head.committedElsewhere(counts.version, columnsAfter(step));
+        this.head.committedPastHandle(counts.version, columnsAfter(step));
         return counts;
       }
       const chosen = this.#commits?.indexChoice.chosen(step, version, file?.length ?? 0);
@@ -162,7 +162,7 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
       const own = (await this.#commits?.manifestCommit.make(change, limits)) ?? onlyByEngine;
       if (own === 'overtaken' || isMade(own)) return own;
       const made = await commitManifest(this.#openNewest, change, await this.head.version(), own);
-      this.head.committedElsewhere(made.version, 'other columns');
+      this.head.committedPastHandle(made.version, 'other columns');
       return made;
     });
   }

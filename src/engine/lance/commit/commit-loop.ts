@@ -34,7 +34,7 @@ export interface CommitOptions<Built> {
 }
 
 interface CommitLoopParts {
-  readonly head: Pick<DatasetHead, 'isReplaced' | 'requireWritable' | 'readableVersion' | 'committedElsewhere'>;
+  readonly head: Pick<DatasetHead, 'isReplaced' | 'requireWritable' | 'readableVersion' | 'committedPastHandle'>;
   readonly versionsFolder: string;
   readonly commits: BranchCommits;
   readonly fresh: Fresh;
@@ -102,7 +102,7 @@ export class CommitLoop {
   ): Promise<boolean> {
     const inTurn = turn && { planned: () => turn.planned(next), isNext: () => turn.isNext() };
     const made = await makeVersion(this.#parts.commits, next, path, arriving, inTurn);
-    if (made) this.#parts.head.committedElsewhere(next.version, columns);
+    if (made) this.#parts.head.committedPastHandle(next.version, columns);
     return made;
   }
 

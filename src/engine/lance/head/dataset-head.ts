@@ -122,8 +122,8 @@ export class DatasetHead {
     this.#moveTo(version, columns);
   }
 
-  /** Another part of this service made this version. */
-  committedElsewhere(version: number, columns: ColumnsAfter = 'same columns'): void {
+  /** This service made this version without the handle. */
+  committedPastHandle(version: number, columns: ColumnsAfter = 'same columns'): void {
     this.#isBehind = true;
     this.#moveTo(version, columns);
   }

@@ -203,7 +203,7 @@ class LocalShadow implements Shadow {
       call,
       async () => {
         const counts = await changeInReader({ lineage, version, step, file, ...limits });
-        this.#folder.committedElsewhere(counts.version);
+        this.#folder.committedPastHandle(counts.version);
         return counts;
       },
       filter,

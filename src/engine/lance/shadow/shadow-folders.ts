@@ -185,7 +185,7 @@ export class ShadowFolder {
   }
 
   /** To be called after versions up to this one were made other than through `table`. */
-  committedElsewhere(version: number): void {
+  committedPastHandle(version: number): void {
     this.#isBehind = true;
     this.#versions = { ...this.#present(), newest: version };
   }
