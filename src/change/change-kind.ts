@@ -16,7 +16,7 @@ import {
   type WriteKind,
   type WriteTotals,
 } from '../write/write.ts';
-import type { ChangeRequest, ComputedStep, FiledStep, StepTotals } from './change-request.ts';
+import type { ChangeRequest, ComputedStep, StepTotals, StepWithFile } from './change-request.ts';
 
 export const changeKind: WriteKind<ChangeRequest> = {
   batch([request]: readonly [ChangeRequest]): WriteBatch {
@@ -72,7 +72,7 @@ const committed = (version: number, each: readonly StepTotals[]): Committed => (
   surplusRows: each.reduce((sum, { surplusRows = 0 }) => sum + surplusRows, 0),
 });
 
-type AnyStep = FiledStep | ComputedStep;
+type AnyStep = StepWithFile | ComputedStep;
 
 function run(shadow: Shadow, step: AnyStep, request: ChangeRequest): Promise<StepTotals> {
   requireTime([request]);

@@ -5,7 +5,7 @@ import type { MergeTotals, Shadow } from '../engine/port/shadow.ts';
 import type { WriteRequest } from '../write/write.ts';
 
 /** A step with the file that it may need. */
-export interface FiledStep {
+export interface StepWithFile {
   readonly step: ChangeStep;
   readonly file: IpcFile | undefined;
 }
@@ -27,7 +27,7 @@ export interface ComputedStep {
 /** What the engine computes in a shadow, one step after the other: all of them are in one version, or none is. */
 interface Steps {
   /** At least one; several need a shadow that is private. */
-  readonly steps: readonly (FiledStep | ComputedStep)[];
+  readonly steps: readonly (StepWithFile | ComputedStep)[];
   readonly manifest?: undefined;
 }
 

@@ -3,7 +3,7 @@ import { type FieldPath, formatFieldPath, resolveField, sameFieldPath } from '..
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import type { Action } from '../../auth/policy/actions.ts';
 import type { WriteOperation } from '../../catalog/port.ts';
-import type { FiledStep } from '../../change/change-request.ts';
+import type { StepWithFile } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import { queryBranch, type RouteInput, tableTarget } from '../../endpoint/route.ts';
 import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
@@ -22,7 +22,7 @@ export interface ColumnCommand {
 }
 
 export interface CheckedColumnStep {
-  readonly step: FiledStep;
+  readonly step: StepWithFile;
   /** Throws what refuses the change of columns like these. */
   readonly check: (schema: Schema) => void;
 }

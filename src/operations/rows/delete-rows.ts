@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import type { FiledStep } from '../../change/change-request.ts';
+import type { StepWithFile } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
@@ -26,7 +26,7 @@ const deleteRows =
       return submitChange(deps, { operation: 'delete', table, branch, steps: [deletion(where)] }, scope, keyed);
     });
 
-export const deletion = (where: CheckedSql): FiledStep => ({ step: { kind: 'delete', where }, file: undefined });
+export const deletion = (where: CheckedSql): StepWithFile => ({ step: { kind: 'delete', where }, file: undefined });
 
 export const DeleteBody = Type.Object({ predicate: Type.String() });
 

@@ -1,7 +1,7 @@
 import Type, { type Static } from 'typebox';
 import { formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import type { FiledStep } from '../../change/change-request.ts';
+import type { StepWithFile } from '../../change/change-request.ts';
 import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
@@ -85,7 +85,7 @@ export function readUpdate(body: Static<typeof UpdateBody>, readFilter: ReadFilt
 }
 
 /** Of a table with these columns. */
-export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Schema): FiledStep {
+export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Schema): StepWithFile {
   const columns = schema.fields.map(({ name }) => name);
   const set = updates.map(({ column: text, value }) => {
     const column = columnOf(schema, text);

@@ -2,7 +2,7 @@
 import Type, { type TObject } from 'typebox';
 import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import type { Action } from '../../auth/policy/actions.ts';
-import type { FiledStep } from '../../change/change-request.ts';
+import type { StepWithFile } from '../../change/change-request.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { parseJson, readFields } from '../../wire/json-body.ts';
@@ -66,7 +66,7 @@ interface OperationKind<Does> {
   readonly changesRowsOnly: boolean;
   read(fields: object, readers: OperationReaders): Does;
   /** What it does to a table with these columns; of those that write no rows of a source. */
-  stepOf?(does: Does, source: IpcChunk | undefined, schema: Schema): FiledStep;
+  stepOf?(does: Does, source: IpcChunk | undefined, schema: Schema): StepWithFile;
 }
 
 type Kinds = {
@@ -154,7 +154,7 @@ export function received(source: IpcChunk | undefined): IpcChunk {
   return source;
 }
 
-function checked({ step, check }: CheckedColumnStep, schema: Schema): FiledStep {
+function checked({ step, check }: CheckedColumnStep, schema: Schema): StepWithFile {
   check(schema);
   return step;
 }
