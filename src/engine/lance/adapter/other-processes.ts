@@ -41,15 +41,15 @@ export class OtherProcesses {
     location: Location,
     branch: BranchName | undefined,
   ): Pick<BranchShadowsParts, 'changeInReader'> &
-    Pick<PreparationParts, 'buildInProcess' | 'compactInProcess'> &
+    Pick<PreparationParts, 'buildInBuilder' | 'compactInBuilder'> &
     Pick<ColumnViewsParts, 'readInReader'> {
     const { readerChanges, builds } = this.#pools;
     const at = (name: string) => shadowOf(location, branch, name);
     return {
       changeInReader: readerChanges && ((name, change) => readerChanges.change({ ...change, ...at(name) })),
       readInReader: readerChanges && ((name, rows) => readerChanges.read({ ...rows, ...at(name), version: 1 })),
-      buildInProcess: builds && ((name, spec, scope) => builds.build({ ...scope, ...at(name), version: 1, spec })),
-      compactInProcess: builds && ((name, spec, signal) => builds.compact({ ...at(name), version: 1, spec, signal })),
+      buildInBuilder: builds && ((name, spec, scope) => builds.build({ ...scope, ...at(name), version: 1, spec })),
+      compactInBuilder: builds && ((name, spec, signal) => builds.compact({ ...at(name), version: 1, spec, signal })),
     };
   }
 

@@ -50,10 +50,10 @@ export interface PreparationParts {
   /** As `BranchCommits`. */
   readonly uri: string;
   readonly fresh: Fresh;
-  /** Builds an index of a shadow, by its name in the staging folder, in a process of its own. */
-  readonly buildInProcess?: ((shadow: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
+  /** Builds an index of a shadow, by its name in the staging folder, in a builder. */
+  readonly buildInBuilder?: ((shadow: string, spec: IndexSpec, scope: IndexBuildScope) => Promise<void>) | undefined;
   /** Compacts it there. */
-  readonly compactInProcess?:
+  readonly compactInBuilder?:
     | ((shadow: string, spec: CompactionSpec, signal: AbortSignal) => Promise<CompactionResult>)
     | undefined;
 }
@@ -89,7 +89,7 @@ export function prepare(
  * not follow one that leaves nothing of what it covers. undefined if the version is not there.
  */
 export async function prepareIndex(
-  { folder, staging, uri, buildInProcess }: PreparationParts,
+  { folder, staging, uri, buildInBuilder }: PreparationParts,
   builtFrom: number,
   spec: IndexSpec,
   scope: IndexBuildScope,
@@ -100,9 +100,9 @@ export async function prepareIndex(
   const only = new Set(parseManifest(original).fragments.map(({ id }) => id));
   const shadow = shadowManifest(original, { folder: uri, version: 1, only });
   const staged = await staging.change(shadow, (open, name) =>
-    buildInProcess === undefined
+    buildInBuilder === undefined
       ? usingTable(open, (table) => buildNativeIndex(table, spec))
-      : buildInProcess(name, spec, scope),
+      : buildInBuilder(name, spec, scope),
   );
   const [segment = Buffer.of()] = builtSegments(staged.manifest, spec.name);
   const columns = columnsOfIndex(segment);
@@ -176,7 +176,7 @@ export async function prepareCompaction(
   ids: readonly number[],
   signal: AbortSignal,
 ): Promise<Preparation | undefined> {
-  const { folder, staging, uri, compactInProcess } = parts;
+  const { folder, staging, uri, compactInBuilder } = parts;
   const current = readManifest(join(folder, '_versions'), version);
   if (current === undefined) return undefined;
   const shadow = shadowManifest(current.bytes, {
@@ -188,7 +188,7 @@ export async function prepareCompaction(
   const spec = { isToRead: true };
   let isReadable = false;
   const staged = await staging.change(shadow, async (open, name) => {
-    ({ isReadable } = await (compactInProcess?.(name, spec, signal) ??
+    ({ isReadable } = await (compactInBuilder?.(name, spec, signal) ??
       usingTable(open, (table) => compactNative(table, spec))));
   });
   const groups = staged.transactions.flatMap((each) => rewriteGroupsOf(each) ?? []);
