@@ -7,7 +7,7 @@ import type { Queries } from '../../query/protocol.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { Count, Version } from '../../wire/json-body.ts';
 import type { Deps } from './describe-table.ts';
-import { type ReadTarget, readInReader } from './query-table.ts';
+import { askReader, type ReadTarget } from './query-table.ts';
 
 interface CountRowsCommand extends ReadTarget {
   readonly predicate: CheckedSql | undefined;
@@ -18,7 +18,7 @@ export const countRows =
   ({ access, queries }: Deps & { readonly queries: Queries }) =>
   async ({ predicate, ...target }: CountRowsCommand, scope: RequestScope): Promise<number> => {
     if (predicate !== undefined) {
-      return readInReader(access, target, (reading) => queries.count(reading, predicate, scope));
+      return askReader(access, target, (reading) => queries.count(reading, predicate, scope));
     }
     const record = await access.findCreated(target.table);
     return access.read(record, target.branch, target.version, (dataset) => dataset.countRows());

@@ -40,14 +40,14 @@ const queryTable =
     { spec, form, ...target }: QueryCommand & { readonly form: AnswerForm },
     scope: RequestScope,
   ): Promise<QueryResult> =>
-    readInReader(access, target, (reading) => queries.query(reading, spec, form, scope));
+    askReader(access, target, (reading) => queries.query(reading, spec, form, scope));
 
 const explainQuery =
   ({ access, queries }: Deps) =>
   ({ spec, form, ...target }: QueryCommand & { readonly form: PlanForm }, scope: RequestScope): Promise<string> =>
-    readInReader(access, target, (reading) => queries.explain(reading, spec, form, scope));
+    askReader(access, target, (reading) => queries.explain(reading, spec, form, scope));
 
-export async function readInReader<Result>(
+export async function askReader<Result>(
   access: TableAccess,
   { table, branch, version }: ReadTarget,
   read: (reading: Reading) => Promise<Result>,
