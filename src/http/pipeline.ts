@@ -21,6 +21,7 @@ import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { Principal } from '../kernel/request-scope.ts';
 import type { RowFormat } from '../rows/answer-form.ts';
 import { conversionBytes } from '../rows/bodies/row-conversion.ts';
+import type { ReplicaAddress } from '../table/table-owners.ts';
 import { splitTarget } from '../wire/identifiers.ts';
 import type { NamesOfRoute } from '../wire/known-names.ts';
 import { Admission, PacedQueue, type Permit, RetryPacing } from './admission/admission.ts';
@@ -29,7 +30,6 @@ import { BodyDigest } from './body/body-digest.ts';
 import { LargeTexts } from './body/large-texts.ts';
 import { announcesBody, canBeForgotten, declaredBytes } from './body/request-body.ts';
 import { withText } from './forwarding/forwarding.ts';
-import type { OtherReplica } from './forwarding/replica-hop.ts';
 import type { HttpDeps } from './http-deps.ts';
 import { RequestContext, type RequestContextDeps } from './request-context.ts';
 import { ClientAddresses, credentialsIn, requireChunkedAlone, requireFewHeaders, requireHost } from './request-head.ts';
@@ -245,7 +245,7 @@ export class RequestPipeline {
     };
   }
 
-  /** Asks the other replicas too, where each knows a part of the answer. */
+  /** Looks for the owner only now, where the policy is asked of the body; asks the other replicas too, where each knows a part. */
   #answer(request: ReadyRequest, upload: Upload): Promise<Answer> {
     const { context, principal, prepared, signal } = request;
     const { forwarding } = this.#deps;
@@ -276,7 +276,7 @@ export class RequestPipeline {
   /** The owner of the table admits the request. */
   #answersElsewhere(
     request: ReadyRequest,
-    owner: OtherReplica,
+    owner: ReplicaAddress,
     forwarding: NonNullable<HttpDeps['forwarding']>,
   ): () => Promise<Answer> {
     const { context, principal, prepared, reservation, signal } = request;

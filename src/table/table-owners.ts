@@ -7,7 +7,7 @@
  */
 import type { TableRef } from '../kernel/ids.ts';
 
-/** `address`: the URL at which the other replicas reach it. */
+/** `address`: the URL at which the other replicas reach it, `http://HOST:PORT` or `https://HOST:PORT`. */
 export interface ReplicaAddress {
   readonly id: string;
   readonly address: string;

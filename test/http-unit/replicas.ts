@@ -1,7 +1,8 @@
 import { ReplicaTokens } from '#src/auth/tokens/replica-tokens.ts';
 import { Forwarding } from '#src/http/forwarding/forwarding.ts';
-import { type OtherReplica, ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
+import { ReplicaHop } from '#src/http/forwarding/replica-hop.ts';
 import { systemClock } from '#src/kernel/clock.ts';
+import type { ReplicaAddress } from '#src/table/table-owners.ts';
 import { startTestService, type TestOptions, type TestService } from './service.ts';
 import { silentLogger } from './silent-logger.ts';
 import { until } from './until.ts';
@@ -17,7 +18,7 @@ export class Replicas implements AsyncDisposable {
   owner: Record<string, Owner> = {};
   /** Which replicas have asked who the owner of a table is: that may claim the name. */
   readonly askedForOwner: string[] = [];
-  readonly addresses: Record<string, OtherReplica> = {};
+  readonly addresses: Record<string, ReplicaAddress> = {};
 
   async start(id: string, options: TestOptions = {}): Promise<TestService> {
     const { clock = systemClock } = options;

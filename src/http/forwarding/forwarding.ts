@@ -4,14 +4,14 @@ import type { ForwardedAnswer, PreparedRequest } from '../../endpoint/route.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { firstOf, onAbort, reasonOf } from '../../kernel/request-scope.ts';
-import type { FindsOwner } from '../../table/table-owners.ts';
+import type { FindsOwner, ReplicaAddress } from '../../table/table-owners.ts';
 import { headersIn } from './forwarded-headers.ts';
-import { ExchangeEnded, type ForwardedRequest, NotTaken, type OtherReplica, type ReplicaHop } from './replica-hop.ts';
+import { ExchangeEnded, type ForwardedRequest, NotTaken, type ReplicaHop } from './replica-hop.ts';
 
 interface ForwardingDeps {
   readonly owners: FindsOwner;
   /** The other living replicas. */
-  readonly others: () => readonly OtherReplica[];
+  readonly others: () => readonly ReplicaAddress[];
   readonly hop: Pick<ReplicaHop, 'forward'>;
   readonly clock: Clock;
 }
@@ -33,7 +33,7 @@ export class Forwarding {
     { owned, makesTable = false }: NeedsOwner,
     { principal, signal }: Pick<ForwardedRequest, 'principal' | 'signal'>,
     isRepeated = false,
-  ): Promise<OtherReplica | undefined> {
+  ): Promise<ReplicaAddress | undefined> {
     if (owned === undefined) return undefined;
     const isForwarded = principal.vouchedBy !== undefined;
     const question = { mustClaim: isForwarded, mustExist: !makesTable, isRepeated };
@@ -51,7 +51,7 @@ export class Forwarding {
   async forward(
     request: ForwardedRequest,
     needed: NeedsOwner,
-    first: OtherReplica,
+    first: ReplicaAddress,
   ): Promise<ForwardedAnswer | undefined> {
     const { clock } = this.#deps;
     let owner = first;
@@ -74,7 +74,7 @@ export class Forwarding {
     }
   }
 
-  #ask(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer | NotTaken> {
+  #ask(request: ForwardedRequest, owner: ReplicaAddress): Promise<ForwardedAnswer | NotTaken> {
     return this.#whileAlive(request, owner).catch((error: unknown) => {
       if (error instanceof NotTaken) return error; // the caller asks again, or refuses the request
       throw error;
@@ -94,7 +94,7 @@ export class Forwarding {
   }
 
   /** A process that stands still keeps its connections: what it does not answer ends when it has lost its lease. */
-  async #whileAlive(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer> {
+  async #whileAlive(request: ForwardedRequest, owner: ReplicaAddress): Promise<ForwardedAnswer> {
     const { hop, clock, others } = this.#deps;
     const ended = new AbortController();
     let cancel = (): void => undefined;

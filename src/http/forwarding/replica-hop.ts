@@ -17,15 +17,9 @@ import type { ForwardedAnswer } from '../../endpoint/route.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { onAbort, type Principal } from '../../kernel/request-scope.ts';
+import type { ReplicaAddress } from '../../table/table-owners.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { answeredHeaders, forwardedHeaders, replicaOf } from './forwarded-headers.ts';
-
-/** A replica that answers for another one. */
-export interface OtherReplica {
-  readonly id: string;
-  /** `http://HOST:PORT` or `https://HOST:PORT`. */
-  readonly address: string;
-}
 
 export interface ForwardedRequest {
   readonly method: string;
@@ -83,7 +77,7 @@ export class ReplicaHop {
    * The owner's answer, also where that is a refusal. Throws `NotTaken`; `SlowDown` or the signal's reason where the body was cut
    * off, and nothing was written; `OwnerLost` where that is not known.
    */
-  async forward(request: ForwardedRequest, owner: OtherReplica): Promise<ForwardedAnswer> {
+  async forward(request: ForwardedRequest, owner: ReplicaAddress): Promise<ForwardedAnswer> {
     const token = await this.#deps.sign(request.principal, owner.id);
     const outgoing = this.#open(request, owner, token);
     return new Exchange(outgoing, request, owner, { clock: this.#deps.clock, peers: this.#peers }).answer();
@@ -94,7 +88,7 @@ export class ReplicaHop {
     this.#agents.https.destroy();
   }
 
-  #open(request: ForwardedRequest, owner: OtherReplica, token: string): ClientRequest {
+  #open(request: ForwardedRequest, owner: ReplicaAddress, token: string): ClientRequest {
     const { method, target, body, isRepeated = false } = request;
     const { isSecure, host, port } = replicaOf(owner.address);
     const send = isSecure ? httpsRequest : httpRequest;
@@ -127,7 +121,7 @@ interface ExchangeParts {
 class Exchange {
   readonly #outgoing: ClientRequest;
   readonly #request: ForwardedRequest;
-  readonly #owner: OtherReplica;
+  readonly #owner: ReplicaAddress;
   readonly #peers: LostPeers;
   readonly #response: Promise<IncomingMessage>;
   readonly #silence: Timer;
@@ -139,7 +133,7 @@ class Exchange {
   constructor(
     outgoing: ClientRequest,
     request: ForwardedRequest,
-    owner: OtherReplica,
+    owner: ReplicaAddress,
     { clock, peers }: ExchangeParts,
   ) {
     this.#owner = owner;
@@ -312,18 +306,12 @@ async function textOf(response: IncomingMessage): Promise<string> {
   for await (const part of response) {
     if (!(part instanceof Uint8Array)) continue; // it has no encoding
     bytes += part.length;
-    // Only writes are forwarded, whose answers are short.
+    // Writes and look-ups of jobs come here, and no rows: their answers are short.
     if (bytes > 8 * 2 ** 20) throw new ExchangeEnded('the answer of the owner is too long');
     parts.push(part);
   }
   if (!response.complete) throw new ExchangeEnded('the answer of the owner was cut off');
   return Buffer.concat(parts).toString();
-}
-
-/** What the log says of another replica. */
-interface Peer {
-  readonly id: string;
-  readonly address: string;
 }
 
 /** Says once of each other replica that it is not reached, and why, until it is heard again. */
@@ -337,13 +325,13 @@ class LostPeers {
     this.#logger = logger;
   }
 
-  lost({ id, address }: Peer, error: unknown): void {
+  lost({ id, address }: ReplicaAddress, error: unknown): void {
     if (this.#lost.has(address)) return;
     this.#lost.set(address, true);
     this.#logger.warn({ replica: id, address, error }, 'another replica is not reached, or has broken off its answer');
   }
 
-  heard({ id, address }: Peer): void {
+  heard({ id, address }: ReplicaAddress): void {
     if (!this.#lost.delete(address)) return;
     this.#logger.info({ replica: id, address }, 'another replica is reached again');
   }
