@@ -1,7 +1,7 @@
 /**
- * The composition root of a reader: a process of the service that runs what clients wrote in SQL, so that it can die, or be
- * killed, without a writer noticing (P12). The service starts it with one end of a channel; when the channel
- * ends, also because the service was killed, it kills itself.
+ * The composition root of a reader: a process of the service in which the engine computes what clients want (queries, the steps of
+ * writes) and what takes long (indexes, compactions), so that it can die, or be killed, without another client noticing (P12). The
+ * service starts it with one end of a channel; when that ends, also because the service was killed, it kills itself.
  */
 import { readdirSync, writeFileSync, writeSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';

@@ -233,7 +233,7 @@ export class TableCreation implements AsyncDisposable {
     this.#ended = ended;
   }
 
-  /** Version 1 with all rows is on disk when this resolves (P3). Throws what reading the chunks and writing them throws. */
+  /** Version 1 with all rows is durable when this resolves (P3). Throws what reading the chunks and writing them throws. */
   async write(chunks: AsyncIterable<IpcChunk>, signal: AbortSignal): Promise<WrittenTable> {
     const { engine, metrics, newId } = this.#deps;
     const { storageOptions, reservation } = this.#request;

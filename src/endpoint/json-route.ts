@@ -52,11 +52,11 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
   /** Every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
-  /** It changes rows or columns of a table, and is `keyedBy` either. */
+  /** It changes rows or columns of a table, and answers each key once, of either header of `KeyedBy`. */
   readonly isWrite?: true;
   /** It changes something else, and answers each key once. */
   readonly keyedBy?: KeyedBy;
-  /** Only the owner of its table can answer it, as all that write. */
+  /** Only the owner of its table can answer it. That holds of each that `isWrite`. */
   readonly needsOwner?: true;
   /** As of `PreparedRequest`. */
   readonly makesTable?: true;
@@ -90,7 +90,7 @@ export const Nothing = Type.Object({});
  * The policy decides before the body is read, but for routes that know branches. There the body names the branch, and a question
  * about main first would lock out a principal that may work on a branch only. Such a route reads the body (bounded) of anyone with
  * a valid credential, and asks before it looks up anything; so a client that is refused has learned only whether its JSON is
- * well-formed. No other replica is asked for such a request before.
+ * well-formed. Until then no other replica hears of the request.
  */
 export function jsonRoute<
   Make extends MakesOperation,

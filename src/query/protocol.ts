@@ -1,6 +1,6 @@
 /**
- * Queries with SQL that a client wrote, run outside the writers' process (P12), and the messages between the service and a
- * reader process, one order at a time.
+ * What operations ask of readers (`Queries`), and the messages between the service and a reader process (P12): one order at a
+ * time, which may be a query, a step of a write, or work on an index or a compaction.
  *
  * A message over the channel is a header of JSON and, for rows, bytes: eight bytes of lengths (header, bytes; little endian),
  * the header and the bytes. The channel's back-pressure applies to the messages.

@@ -16,7 +16,7 @@ import type { ResultSpools } from './result-spool.ts';
 /** So many processes end before what they read counts as the cause. */
 const mostDeaths = 2;
 
-/** Queries and changes that run in readers. */
+/** What clients want of the engine, as orders to the readers: queries, steps of writes, rows of views, trials of versions. */
 export class ReaderQueries implements Queries, ReaderChanges {
   readonly #pool: ReaderPool;
   readonly #clock: Clock;

@@ -129,7 +129,7 @@ export async function claimFresh(db: CatalogDb, location: Location, ref: TableRe
 }
 
 /**
- * Also takes a retired location. It refuses a held one, and one with a held location inside or around it, since a drop of
+ * Also takes a location that is left. It refuses a held one, and one with a held location inside or around it, since a drop of
  * either would destroy the other; and a discarded one, whose files are about to be removed.
  */
 export async function claimForAdoption(
@@ -195,6 +195,7 @@ export async function locationsAt(
 const around = (location: Location): readonly Location[] =>
   [...location.matchAll(/\//g)].map(({ index }) => ownLocation(location.slice(0, index)));
 
+/** The names of states as they are stored, and as the port has them. */
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
 
 /** Releases a location unless another table holds it: `discarded` if its files shall go, `retired` if they shall stay. */

@@ -178,7 +178,7 @@ export interface Branches {
   deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void>;
 }
 
-/** Commits that the engine makes by itself, where there can be no shadow. */
+/** Commits that the engine makes by itself: in a shadow, which a reader opens as a dataset, and where there can be no shadow. */
 export interface EngineWrites {
   /**
    * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be

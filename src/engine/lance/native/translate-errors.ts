@@ -281,7 +281,7 @@ export type EngineCall =
   | 'change'
   /** A version made from a manifest alone. */
   | 'restore'
-  | 'replace'
+  | 'replace' // files and a manifest of our own become the next version, or the first
   | 'select'
   /** Of a client. */
   | 'query'
