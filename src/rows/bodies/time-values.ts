@@ -4,7 +4,7 @@ import type { TimeUnit } from '../../arrow/schema/schema.ts';
 const perSecond: Readonly<Record<TimeUnit, bigint>> = { s: 1n, ms: 1_000n, us: 1_000_000n, ns: 1_000_000_000n };
 
 const moment =
-  /^(\d{4}|[+-]\d{6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?: ?(Z|[+-]\d\d:?\d\d))?)?$/i;
+  /^(\d{4}|[+-]\d{6})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?: ?(Z|UTC|[+-]\d\d(?::?\d\d)?))?)?$/i;
 const clock = /^(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?$/;
 
 interface Moment {
@@ -40,8 +40,9 @@ function clockSeconds(hour: string, minute: string, second: string): number | un
 }
 
 function parseOffset(zone: string): number {
-  if (zone.toUpperCase() === 'Z') return 0;
-  const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(-2))];
+  if (/^[zu]/i.test(zone)) return 0;
+  // PostgreSQL leaves minutes out that are none, and BigQuery writes the name of UTC.
+  const [hours, minutes] = [Number(zone.slice(1, 3)), Number(zone.slice(3).slice(-2))];
   if (hours > 23 || minutes > 59) return Number.NaN;
   return (zone.startsWith('-') ? -1 : 1) * (hours * 3_600 + minutes * 60);
 }

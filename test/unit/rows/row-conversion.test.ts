@@ -46,6 +46,20 @@ describe('rows of text', () => {
     assert.deepEqual(decodeFile(file), { x: [1, 1e17] });
   });
 
+  it('have times as programs write them, PostgreSQL and BigQuery too', async () => {
+    const times = [
+      '2026-01-31T10:00:00Z',
+      '2026-01-31 12:00:00+02',
+      '2026-01-31 10:00:00 UTC',
+      '2026-01-31 15:30:00.0+0530',
+      '2026-01-31T07:00-03:00',
+    ];
+    const { file, schema } = await wholeOf(await converted('csv', `x\n${times.join('\n')}\n`));
+    assert.deepEqual(schema.fields[0]!.type, { kind: 'timestamp', unit: 'us', timezone: 'UTC' });
+    const at = `${Date.UTC(2026, 0, 31, 10)}000`;
+    assert.deepEqual(decodeFile(file).x!.map(String), [at, at, at, at, at]);
+  });
+
   it('of many columns that are left out become batches of bounded size (P7)', async () => {
     const head = `{${Array.from({ length: 1_000 }, (_, i) => `"a${i}":1`).join()}}\n`;
     const conversion = new RowConversion({ format: 'ndjson' });
