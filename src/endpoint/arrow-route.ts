@@ -248,7 +248,7 @@ function withParts(input: RouteInput<string>, parts: ReadonlyMap<string, string>
     ...input,
     query: {
       has: (name) => query.has(name) || parts.has(name),
-      all: (name) => (inBody(name) ? [parts.get(name)!] : query.all(name)),
+      all: (name) => (inBody(name) ? [parts.get(name) ?? ''] : query.all(name)),
       one: (name, parse) => (inBody(name) ? parse(parts.get(name)) : query.one(name, parse)),
       text,
     },

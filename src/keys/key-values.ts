@@ -39,7 +39,7 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
     throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
   if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
   try {
-    return readColumn(chunk, chain, field);
+    return readColumn(chunk, chain.slice(0, -1), field);
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;
     throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });
@@ -59,9 +59,9 @@ const typesOfNoKey = new Set<DataType['kind']>([
 /** The engine reads the names of keys as SQL, but for those in structs, which never reach it. */
 const isMisread = ({ segments }: FieldPath): boolean => segments.length === 1 && /^\*$|"/.test(segments[0] ?? '');
 
-function readColumn(chunk: IpcChunk, chain: readonly Field[], field: Field): KeyColumn {
+function readColumn(chunk: IpcChunk, around: readonly Field[], field: Field): KeyColumn {
   const columns = chunk.batches.map((block) =>
-    readNestedColumn(openBatch(chunk.file, block), chunk.schema.fields, chain),
+    readNestedColumn(openBatch(chunk.file, block), chunk.schema.fields, around, field),
   );
   const { values, nulls } = joined(columns, field);
   if (field.dictionary !== undefined) {
@@ -147,7 +147,7 @@ function readDictionary(chunk: IpcChunk, field: Field, id: bigint): ColumnValues
     .map((block) => openDictionary(chunk.file, block))
     .filter((dictionary) => dictionary.id === id);
   return joined(
-    batches.map(({ values }) => readNestedColumn(values, [plain], [plain])),
+    batches.map(({ values }) => readNestedColumn(values, [plain], [], plain)),
     plain,
   );
 }

@@ -24,8 +24,15 @@ type Fields = Readonly<Record<string, MessageField>>;
 
 interface MessageTable<Known extends Fields> {
   readonly fields: Known;
+  /** In the order of the table. */
+  readonly all: readonly NamedField[];
   /** By their numbers. */
-  readonly known: readonly ({ readonly name: string; readonly field: MessageField } | undefined)[];
+  readonly known: readonly (NamedField | undefined)[];
+}
+
+interface NamedField {
+  readonly name: string;
+  readonly field: MessageField;
 }
 
 type ValueOf<Of> =
@@ -66,9 +73,10 @@ export const repeated = <Kind extends keyof FieldValues>({
 export const packed = (number: number): MessageField<'packed', true> => repeated(single('packed')(number));
 
 export function messageTable<Known extends Fields>(fields: Known): MessageTable<Known> {
-  const known: { name: string; field: MessageField }[] = [];
-  for (const [name, field] of Object.entries(fields)) known[field.number] = { name, field };
-  return { fields, known };
+  const all = Object.entries(fields).map(([name, field]) => ({ name, field }));
+  const known: NamedField[] = [];
+  for (const each of all) known[each.field.number] = each;
+  return { fields, all, known };
 }
 
 /** Throws `MalformedFile`. `only`: the other fields are skipped. */
@@ -116,7 +124,7 @@ export function fieldOtherThan(numbers: readonly number[], encoded: Uint8Array):
 /** In the order of the table. A field that is `undefined` is left out. */
 export function encode<Known extends Fields>(table: MessageTable<Known>, values: Decoded<MessageTable<Known>>): Buffer {
   const writer = new WireWriter();
-  for (const [name, field] of Object.entries(table.fields)) write(writer, field, valueIn(values, name));
+  for (const { name, field } of table.all) write(writer, field, valueIn(values, name));
   return writer.finish();
 }
 
@@ -169,7 +177,8 @@ export function editEach<Known extends Fields>(
 
 function write(writer: WireWriter, { number, kind, isRepeated }: MessageField, value: unknown): void {
   if (value === undefined) return;
-  for (const each of isRepeated && Array.isArray(value) ? value : [value]) writer[kind](number, each as never);
+  if (isRepeated && Array.isArray(value)) for (const each of value) writer[kind](number, each as never);
+  else writer[kind](number, value as never);
 }
 
 const valueIn = <Values extends object>(values: Values, name: string): unknown => values[name as keyof Values];

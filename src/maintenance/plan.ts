@@ -155,9 +155,12 @@ function looseFragments({ fragments, indexes }: Layout): readonly FragmentFacts[
   const foreign = indexes.filter(({ isPlain }) => !isPlain);
   if (foreign.length === 0) return fragments;
   let looseRows = Math.min(...foreign.map(({ unindexedRows }) => unindexedRows));
-  let first = fragments.length;
-  for (; looseRows > 0 && first > 0; first -= 1) looseRows -= liveRows(fragments[first - 1]!);
-  return fragments.slice(first);
+  const last = fragments.findLastIndex((fragment) => {
+    if (looseRows <= 0) return true;
+    looseRows -= liveRows(fragment);
+    return false;
+  });
+  return fragments.slice(last + 1);
 }
 
 /** The indexes that lack so many rows and that this service can build again. */

@@ -83,8 +83,9 @@ export class Frame {
 }
 
 export class Cost {
-  /** The innermost one last. */
-  readonly #frames: Frame[];
+  readonly #whole: Frame;
+  /** Those inside of the whole, the innermost one last. */
+  readonly #frames: Frame[] = [];
   #conditions = 0;
   #work = 0;
   /** Calls with a syntax of their own that are open, and where the first of them starts. */
@@ -92,17 +93,17 @@ export class Cost {
   #keywordCallStart = 0;
 
   constructor(whole: Frame) {
-    this.#frames = [whole];
+    this.#whole = whole;
   }
 
   /** The innermost frame that is open. */
   get frame(): Frame {
-    return this.#frames.at(-1)!;
+    return this.#frames.at(-1) ?? this.#whole;
   }
 
   open(frame: Frame): void {
     this.#frames.push(frame);
-    if (this.#frames.length - 1 > sqlLimits.depth) throw tooDeep(frame.opened);
+    if (this.#frames.length > sqlLimits.depth) throw tooDeep(frame.opened);
     if (frame.keyword === undefined) return;
     if (this.#keywordCalls === 0) this.#keywordCallStart = frame.start;
     this.#keywordCalls += 1;

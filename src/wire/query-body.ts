@@ -2,6 +2,7 @@
  * The body of a query, in the shapes of both client families: the LanceDB SDKs send `vector` and `columns` as arrays, the Lance
  * REST clients as objects. docs/protocol.md has the rules. Everything is bounded here, before it reaches native code.
  */
+
 import Type, { type Static } from 'typebox';
 import { formatFieldPath, parseFieldPath } from '../arrow/schema/field-path.ts';
 import { distanceTypes } from '../engine/port/index-spec.ts';
@@ -9,6 +10,7 @@ import type { NearestSpec, Ordering, QuerySpec, ResultColumn } from '../engine/p
 import { ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { isObject } from '../kernel/json-bounds.ts';
+import { isSome } from '../kernel/some.ts';
 import { readTextSearch } from './full-text-query.ts';
 import { Version } from './json-body.ts';
 import { type NameCheck, namesOf } from './known-names.ts';
@@ -173,7 +175,7 @@ function requireName(name: string): string {
 
 function readNearest(body: Body, check: NameCheck): NearestSpec | undefined {
   const vectors = readVectors(body.vector, check);
-  if (vectors.length === 0) return undefined;
+  if (!isSome(vectors)) return undefined;
   const { vector_column: column, lower_bound: lowerBound, upper_bound: upperBound } = body;
   for (const [name, bound] of Object.entries({ lower_bound: lowerBound, upper_bound: upperBound })) {
     if (bound !== undefined) requireFloat(bound, name);

@@ -3,11 +3,12 @@
  * then each is filled in its final place. Whole runs of rows are copied; only offsets and bits are touched one by one.
  */
 import { Builder } from 'flatbuffers';
+import { paired, pairedInEach } from '../../kernel/paired.ts';
 import type { MessageToWrite } from '../format/ipc-file.ts';
 import { finishMessage } from '../format/message.ts';
 import { bytesOfBits, childrenOf, columnLayout, type Dictionary, type Field } from '../schema/schema.ts';
 import { bytesOfPair } from './batch-buffers.ts';
-import { bitAt, type ColumnData, countZeros } from './column-data.ts';
+import { bitAt, type ColumnData, countZeros, setBit } from './column-data.ts';
 
 /** Some rows of a batch, or some values of a column: runs of adjacent ones. Run `i` ends before `ends[i]`. */
 export interface RowRuns {
@@ -67,11 +68,12 @@ export class BatchPlan {
       this.#buffer((length * valueBits) / 8, inOrder(slices, writeFixed(valueBits / 8)));
     const children = childrenOf(field);
     if (children.length === 0) return;
-    const inner = slices.map((slice) => ({ ...slice.data, runs: elementsOf(slice, childValues) }));
-    for (const [i, child] of children.entries()) {
+    const runs = slices.map((slice) => elementsOf(slice, childValues));
+    const ofSlices = slices.map(({ data }) => data.children);
+    for (const [child, values] of pairedInEach(children, ofSlices)) {
       this.addColumn(
         child,
-        inner.map((slice) => ({ data: slice.children[i]!, runs: slice.runs })),
+        paired(values, runs).map(([data, elements]) => ({ data, runs: elements })),
       );
     }
   }
@@ -202,9 +204,9 @@ function copyBytes(target: Uint8Array, at: number, source: Uint8Array, start: nu
 function setBits(target: Uint8Array, at: number, count: number): void {
   const end = at + count;
   let bit = at;
-  for (; bit < end && (bit & 7) !== 0; bit++) target[bit >> 3]! |= 1 << (bit & 7);
+  for (; bit < end && (bit & 7) !== 0; bit++) setBit(target, bit);
   for (; bit + 8 <= end; bit += 8) target[bit >> 3] = 0xff;
-  for (; bit < end; bit++) target[bit >> 3]! |= 1 << (bit & 7);
+  for (; bit < end; bit++) setBit(target, bit);
 }
 
 /** Copies the bits from `start` to before `end`. `target` must hold zeros from `at` on. */
@@ -212,15 +214,15 @@ function copyBits(target: Uint8Array, at: number, source: Uint8Array, start: num
   let to = at;
   let from = start;
   const copyOne = (): void => {
-    if (bitAt(source, from)) target[to >> 3]! |= 1 << (to & 7);
+    if (bitAt(source, from)) setBit(target, to);
     to++;
     from++;
   };
   while (from < end && (to & 7) !== 0) copyOne();
   const shift = from & 7;
   for (; from + 8 <= end; from += 8, to += 8) {
-    const byte = from >> 3;
-    target[to >> 3] = shift === 0 ? source[byte]! : (source[byte]! >> shift) | (source[byte + 1]! << (8 - shift));
+    const byte = source[from >> 3]!;
+    target[to >> 3] = shift === 0 ? byte : (byte >> shift) | (source[(from >> 3) + 1]! << (8 - shift));
   }
   while (from < end) copyOne();
 }
@@ -272,20 +274,20 @@ function elementsOf({ data, runs }: Slices[number], childValues: number | undefi
 }
 
 /** Rows of one batch that follow one another in the result; undefined for rows that are in none. */
-interface PlacedRuns {
-  readonly batch: number | undefined;
+interface PlacedRuns<Batch> {
+  readonly batch: Batch | undefined;
   readonly runs: RowRuns;
 }
 
 /** Where the rows of a result are, in its order. */
-export class RowPlaces {
-  readonly placed: readonly PlacedRuns[];
+export class RowPlaces<Batch = number> {
+  readonly placed: readonly PlacedRuns<Batch>[];
   readonly rows: number;
 
   /** The batch and the row in it of each row; undefined for one that is in none. */
-  constructor(places: readonly (readonly [batch: number, row: number] | undefined)[]) {
+  constructor(places: readonly (readonly [batch: Batch, row: number] | undefined)[]) {
     this.rows = places.length;
-    const placed: PlacedRuns[] = [];
+    const placed: PlacedRuns<Batch>[] = [];
     for (let from = 0, end = 0; from < places.length; from = end) {
       const batch = places[from]?.[0];
       const [starts, ends]: [number[], number[]] = [[], []];

@@ -44,8 +44,13 @@ function readOffsets(bytes: Uint8Array, offsetBytes: 4 | 8, length: number, limi
   if (length === 0) return new Uint32Array(1);
   const offsets =
     offsetBytes === 4 ? new Uint32Array(bytes.buffer, bytes.byteOffset, length + 1) : narrowOffsets(bytes, length + 1);
-  for (let i = 0; i < length; i++) if (offsets[i]! > offsets[i + 1]!) throw invalidInput('its offsets run backwards');
-  if (offsets[length]! > limit) throw invalidInput('its offsets lie outside its data');
+  let before = 0;
+  for (let i = 0; i <= length; i++) {
+    const offset = offsets[i]!;
+    if (offset < before) throw invalidInput('its offsets run backwards');
+    before = offset;
+  }
+  if (before > limit) throw invalidInput('its offsets lie outside its data');
   return offsets;
 }
 
@@ -53,7 +58,7 @@ export const isText = (type: DataType): boolean => type.kind === 'utf8' || type.
 
 /** Each value must be UTF-8 by itself: the whole is, and none begins within a character. Throws `InvalidInput`. */
 function requireUtf8(bytes: Uint8Array, offsets: Uint32Array): void {
-  const end = offsets.at(-1)!;
+  const end = offsets.at(-1) ?? 0;
   if (!isUtf8(bytes.subarray(offsets[0], end))) throw invalidInput('a text is not UTF-8');
   for (const start of offsets) {
     if (start < end && (bytes[start]! & 0xc0) === 0x80) throw invalidInput('a text is not UTF-8');
@@ -218,17 +223,23 @@ export interface NestedColumn {
   readonly validities: readonly Uint8Array[];
 }
 
-/** The last field of `chain`, which leads from one of `fields` inwards. No other column is decompressed. */
-export function readNestedColumn(batch: BatchBuffers, fields: readonly Field[], chain: readonly Field[]): NestedColumn {
+/** The field inside of the structs `around`, the first of which is one of `fields`. No other column is decompressed. */
+export function readNestedColumn(
+  batch: BatchBuffers,
+  fields: readonly Field[],
+  around: readonly Field[],
+  field: Field,
+): NestedColumn {
   const cursor = new BatchCursor(batch);
   const validities: (Uint8Array | undefined)[] = [];
   let siblings = fields;
-  for (const [depth, field] of chain.entries()) {
-    for (const sibling of siblings.slice(0, siblings.indexOf(field))) cursor.skip(sibling);
-    siblings = field.children;
-    if (depth < chain.length - 1) validities.push(cursor.struct());
+  for (const struct of around) {
+    for (const sibling of siblings.slice(0, siblings.indexOf(struct))) cursor.skip(sibling);
+    siblings = struct.children;
+    validities.push(cursor.struct());
   }
-  const data = cursor.column(chain.at(-1)!);
+  for (const sibling of siblings.slice(0, siblings.indexOf(field))) cursor.skip(sibling);
+  const data = cursor.column(field);
   return { data, validities: [...validities, data.validity].filter((bits) => bits !== undefined) };
 }
 

@@ -10,7 +10,7 @@ import type { AbsentField } from '../schema/fitted-schema.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
 import { bytesOfBits, type Field, type IpcChunk } from '../schema/schema.ts';
 import { allRows, BatchPlan, rowsInOrder } from './batch-plan.ts';
-import { bitAt, type ColumnData, readColumns } from './column-data.ts';
+import { bitAt, type ColumnData, readColumns, setBit } from './column-data.ts';
 
 export interface StoredStructs {
   /** One batch, with the structs as columns of their names; undefined where the table has none of the rows. */
@@ -114,7 +114,7 @@ const keyOf = (path: readonly string[]): string => JSON.stringify(path);
 
 function bitsWhere(length: number, isSet: (row: number) => boolean): Uint8Array {
   const bits = new Uint8Array(bytesOfBits(length));
-  for (let row = 0; row < length; row++) if (isSet(row)) bits[row >> 3]! |= 1 << (row & 7);
+  for (let row = 0; row < length; row++) if (isSet(row)) setBit(bits, row);
   return bits;
 }
 

@@ -5,7 +5,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { paired } from '../../kernel/paired.ts';
+import { paired, pairedInEach } from '../../kernel/paired.ts';
 import { writeFile } from '../format/ipc-file.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
 import type { Field, IpcChunk } from '../schema/schema.ts';
@@ -78,7 +78,8 @@ interface Share {
 }
 
 function sharesOf({ chunk, keep }: RowsOf, part: number): Share[] {
-  if (keep !== undefined && keep.length !== chunk.rows) throw new Error('the mask has not one byte for each row');
+  if (keep !== undefined && keep.length !== chunk.rows)
+    throw new LancegateError('Internal', 'the mask has not one byte for each row');
   let row = 0;
   try {
     return readColumns(chunk).map(({ rows, columns }) => {
@@ -98,13 +99,14 @@ function sharesOf({ chunk, keep }: RowsOf, part: number): Share[] {
  */
 export function concatRows(parts: readonly RowsOf[]): IpcChunk {
   const first = parts[0]?.chunk;
-  if (first === undefined) throw new Error('no parts to concatenate');
+  if (first === undefined) throw new LancegateError('Internal', 'no parts to concatenate');
   const shares = parts.flatMap(sharesOf).filter(({ runs }) => runs.rows > 0);
   const plan = new BatchPlan();
-  for (const [i, field] of first.schema.fields.entries()) {
+  const ofShares = shares.map(({ columns }) => columns);
+  for (const [field, columns] of pairedInEach(first.schema.fields, ofShares)) {
     plan.addColumn(
       field,
-      shares.map(({ columns, runs }) => ({ data: columns[i]!, runs })),
+      paired(columns, shares).map(([data, { runs }]) => ({ data, runs })),
     );
   }
   const rows = shares.reduce((sum, { runs }) => sum + runs.rows, 0);

@@ -62,15 +62,17 @@ class Filler {
   #fit(data: ColumnData, field: Field, target: Field, path: readonly string[]): ColumnData {
     if (isNull(field)) return isNull(target) ? data : this.#nulls(target, data.length, path);
     if (field.dictionary !== undefined) return data;
+    const sent = paired(field.children, data.children);
     const children = target.children.map((child, i) => {
       const inner = [...path, child.name];
-      const at = field.type.kind === 'struct' ? field.children.indexOf(childNamed(field, child.name)!) : i;
-      if (at === -1) {
+      const isStruct = field.type.kind === 'struct';
+      const [own, values] = (isStruct ? sent.find(([{ name }]) => name === child.name) : sent[i]) ?? [];
+      if (own === undefined || values === undefined) {
         if (isEncoded(child))
           throw refuseColumn(inner, 'is missing in the source, and dictionary-encoded in the table');
         return nulls(child, data.length, child.nullable);
       }
-      const made = this.#fit(data.children[at]!, field.children[at]!, child, inner);
+      const made = this.#fit(values, own, child, inner);
       requireNoNull(child, made, target, data, inner);
       return made;
     });
@@ -134,9 +136,11 @@ function fittedMessage(
   const source = new CopiedSchema(builder, schemaMessage(sourceFile));
   const table = new CopiedSchema(builder, schemaMessage(tableFile));
   const writer = new FieldWriter(builder, source, table);
-  const offsets = fields.map((field, i) => {
-    const own = source.fields.get(field.name)!;
-    return field === fitted[i] ? source.at(own) : writer.field(field, own, table.fields.get(field.name)!);
+  const offsets = paired(fields, fitted).map(([field, target]) => {
+    const [own, inTable] = [source.fields.get(field.name), table.fields.get(field.name)];
+    if (field === target && own !== undefined) return source.at(own);
+    if (inTable !== undefined) return writer.field(field, own, inTable);
+    throw new LancegateError('Internal', 'a column of the source is not in the table');
   });
   const vector = addOffsets(builder, offsets);
   builder.startObject(4);
@@ -203,12 +207,13 @@ class FieldWriter {
     if (field === undefined || own === undefined || isNull(field)) return this.#table.at(target);
     const children = addOffsets(this.#builder, this.#children(field, own, target));
     const dictionary = own.table(dictionaryOfField);
+    const type = target.table(typeOfField);
     const builder = this.#builder;
     builder.startObject(7);
     builder.addFieldOffset(metadataOfField, this.#table.vectorAt(target, metadataOfField), 0);
     builder.addFieldOffset(childrenOfField, children, 0);
     builder.addFieldOffset(dictionaryOfField, dictionary === undefined ? 0 : this.#source.at(dictionary), 0);
-    builder.addFieldOffset(typeOfField, this.#table.at(target.table(typeOfField)!), 0);
+    builder.addFieldOffset(typeOfField, type === undefined ? 0 : this.#table.at(type), 0);
     builder.addFieldOffset(nameOfField, this.#table.vectorAt(target, nameOfField), 0);
     builder.addFieldInt8(typeNumberOfField, target.uint8(typeNumberOfField), 0);
     builder.addFieldInt8(nullableOfField, target.uint8(nullableOfField), 0);

@@ -3,7 +3,7 @@
  * the messages of streams: no batch is decoded, so compressed and dictionary batches pass through untouched.
  */
 import { Builder } from 'flatbuffers';
-import { invalidInput } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import { addCopy, exactLength, FlatTable, magic, magicAtEnd, metadataV5, prefixBytes } from './message.ts';
 
@@ -69,7 +69,7 @@ export function readFooter(file: Uint8Array, alignment?: 4 | 8): Blocks & { read
  */
 export function fileTail(schemaMetadata: Buffer, { dictionaries, batches }: Blocks): Buffer {
   const schema = FlatTable.root(schemaMetadata).table(2);
-  if (schema === undefined) throw new Error('the schema message was not checked');
+  if (schema === undefined) throw new LancegateError('Internal', 'the schema message was not checked');
   const builder = new Builder();
   const copy = addCopy(builder, schemaMetadata);
   const batchBlocks = addBlocks(builder, batches);

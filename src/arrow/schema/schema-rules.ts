@@ -242,7 +242,7 @@ export function checkColumnsFit(source: Schema, table: Schema): void {
       throw refuseColumn([field.name], 'holds lance.json in the table, which cannot be written: leave the column out');
     }
     const [fitted] = fittedSchema({ ...source, fields: [field] }, table).fields;
-    if (!sameType(fitted!, target)) {
+    if (fitted === undefined || !sameType(fitted, target)) {
       throw refuseColumn([field.name], `is ${typeName(target)} in the table and ${typeName(field)} in the source`);
     }
   }

@@ -70,9 +70,8 @@ interface NewDictionary {
   readonly values: Field;
   /** By the key of a value. */
   readonly indexes: Map<string, number>;
-  readonly origins: ColumnData[];
-  /** Of each value the number of its origin, and the row in it. */
-  readonly places: (readonly [origin: number, row: number])[];
+  /** Where each value is. */
+  readonly places: (readonly [origin: ColumnData, row: number])[];
 }
 
 export class Encoding {
@@ -86,7 +85,7 @@ export class Encoding {
 
   /** The same rows of a dictionary-encoded column, with their indexes in the dictionary of the result. Throws `DictionaryFull`. */
   readonly encode = (field: Field, dictionary: Dictionary, slices: Slices): Slices => {
-    const made = this.#made.get(dictionary.id) ?? { values: plain(field), indexes: new Map(), origins: [], places: [] };
+    const made = this.#made.get(dictionary.id) ?? { values: plain(field), indexes: new Map(), places: [] };
     this.#made.set(dictionary.id, made);
     return slices.map(({ data, runs }) => {
       const values = this.#read.get(data);
@@ -107,11 +106,11 @@ export class Encoding {
 
   /** The dictionaries of the columns that were encoded. */
   messages(): readonly { readonly message: MessageToWrite; readonly bytes: number }[] {
-    return [...this.#made].map(([id, { values, origins, places }]) => {
+    return [...this.#made].map(([id, { values, places }]) => {
       const plan = new BatchPlan();
       plan.addColumn(
         values,
-        new RowPlaces(places).placed.map(({ batch, runs }) => ({ data: origins[batch!]!, runs })),
+        new RowPlaces(places).placed.flatMap(({ batch, runs }) => (batch === undefined ? [] : [{ data: batch, runs }])),
       );
       return { message: dictionaryMessage(id, plan.message(places.length), false), bytes: plan.bytes };
     });
@@ -137,15 +136,14 @@ class Moved {
   }
 
   #take(before: number): number {
-    const { values, indexes, origins, places } = this.#made;
+    const { values, indexes, places } = this.#made;
     const [origin, row] = this.#find(before);
     const key = keyOfValue(values, origin, row);
     const known = indexes.get(key);
     if (known !== undefined) return known;
     if (places.length >= this.#most) throw new DictionaryFull();
-    if (!origins.includes(origin)) origins.push(origin);
     indexes.set(key, places.length);
-    places.push([origins.indexOf(origin), row]);
+    places.push([origin, row]);
     return places.length - 1;
   }
 

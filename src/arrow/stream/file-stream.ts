@@ -4,6 +4,7 @@
  *
  * The files are the engine's own and are believed. A reader of the whole holds no more than one of them, and the dictionaries.
  */
+import { LancegateError } from '../../kernel/errors.ts';
 import { openBatch } from '../column/batch-buffers.ts';
 import { type Block, fileTail, type IpcFile, ownFile, readFooter } from '../format/ipc-file.ts';
 import { magic, prefixBytes } from '../format/message.ts';
@@ -40,7 +41,7 @@ export class FileStream {
       yield this.#next(magic);
       yield this.#next(this.#schema);
     } else if (!this.#schema.equals(schema)) {
-      throw new Error('the batches of a result have different schemas');
+      throw new LancegateError('Internal', 'the batches of a result have different schemas');
     }
     this.#dictionaries?.add(file, footer.dictionaries);
     for (const block of footer.batches) {
@@ -54,7 +55,7 @@ export class FileStream {
 
   /** The last bytes. At least one file was added. */
   *end(): Generator<Buffer, void, void> {
-    if (this.#schema === undefined) throw new Error('a file needs a schema');
+    if (this.#schema === undefined) throw new LancegateError('Internal', 'a file needs a schema');
     const dictionaries: Block[] = [];
     for (const { head, bodyLength, fill } of this.#dictionaries?.messages() ?? []) {
       dictionaries.push({ offset: this.#at, metaLength: head.length, bodyLength });

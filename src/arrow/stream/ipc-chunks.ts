@@ -1,8 +1,9 @@
-import { invalidInput } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { paired, pairedInEach } from '../../kernel/paired.ts';
 import { openBatch } from '../column/batch-buffers.ts';
 import { allRows, BatchPlan } from '../column/batch-plan.ts';
 import { asBuffer, type Block, copyOf, type IpcFile, readFooter, writeFile } from '../format/ipc-file.ts';
-import { readSchemaTable, schemaMessage } from '../schema/read-schema.ts';
+import { readSchemaOfIpcFile, readSchemaTable, schemaMessage } from '../schema/read-schema.ts';
 import type { IpcChunk } from '../schema/schema.ts';
 import { canEncode, DictionaryFull, EncodedColumns } from './encoded-columns.ts';
 
@@ -32,25 +33,26 @@ export function chunkOfFile(file: IpcFile): IpcChunk {
  */
 export function joinFiles(files: readonly IpcFile[]): IpcFile {
   const [first, ...others] = files;
-  if (first === undefined) throw new Error('no files to join');
+  if (first === undefined) throw new LancegateError('Internal', 'no files to join');
   if (others.length === 0) return first;
   const chunks = files.map(chunkOfFile);
-  if (chunks.some(({ dictionaries }) => dictionaries.length > 0)) return joinEncoded(chunks);
+  if (chunks.some(({ dictionaries }) => dictionaries.length > 0)) return joinEncoded(first, chunks);
   const batches = chunks.flatMap((chunk) => chunk.batches.map((block) => copyOf(chunk.file, block)));
   return writeFile(schemaMessage(first), [], batches).file;
 }
 
-function joinEncoded(chunks: readonly IpcChunk[]): IpcFile {
-  const { file, schema } = chunks[0]!;
+function joinEncoded(first: IpcFile, chunks: readonly IpcChunk[]): IpcFile {
+  const { fields } = readSchemaOfIpcFile(first);
   const full = 'too many rows at once for a table with dictionary columns: send the source in smaller parts';
-  if (!canEncode(schema.fields)) throw invalidInput(full);
+  if (!canEncode(fields)) throw invalidInput(full);
   const read = new EncodedColumns();
   const batches = chunks.flatMap((chunk) => read.read(chunk));
   const encoding = read.encoding();
   const plan = new BatchPlan(encoding.encode);
   try {
-    for (const [i, field] of schema.fields.entries()) {
-      const slices = batches.map(({ rows, columns }) => ({ data: columns[i]!, runs: allRows(rows) }));
+    const ofBatches = batches.map(({ columns }) => columns);
+    for (const [field, columns] of pairedInEach(fields, ofBatches)) {
+      const slices = paired(columns, batches).map(([data, { rows }]) => ({ data, runs: allRows(rows) }));
       plan.addColumn(field, slices);
     }
   } catch (error) {
@@ -58,5 +60,5 @@ function joinEncoded(chunks: readonly IpcChunk[]): IpcFile {
   }
   const message = plan.message(batches.reduce((sum, { rows }) => sum + rows, 0));
   const dictionaries = encoding.messages().map((dictionary) => dictionary.message);
-  return writeFile(schemaMessage(file), dictionaries, [message]).file;
+  return writeFile(schemaMessage(first), dictionaries, [message]).file;
 }

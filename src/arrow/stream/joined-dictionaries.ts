@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { Builder } from 'flatbuffers';
-import { invalidInput } from '../../kernel/errors.ts';
+import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BatchBuffers, openDictionary } from '../column/batch-buffers.ts';
 import { allRows, BatchPlan } from '../column/batch-plan.ts';
 import { readBatch } from '../column/column-data.ts';
@@ -145,7 +145,7 @@ function shiftIndices(bytes: Uint8Array, { index }: Dictionary, by: number): voi
 export function dictionaryMessage(id: bigint, message: MessageToWrite, isDelta: boolean): MessageToWrite {
   const metadata = message.head.subarray(prefixBytes);
   const batch = FlatTable.root(metadata).table(2);
-  if (batch === undefined) throw new Error('a message without a header');
+  if (batch === undefined) throw new LancegateError('Internal', 'a message without a header');
   const builder = new Builder(metadata.length + 128);
   const copy = addCopy(builder, metadata);
   builder.startObject(3);

@@ -184,14 +184,14 @@ export class ArrowSource {
   }
 
   #newArena(capacity: number): Arena {
-    if (this.#isClosed) throw new Error('the source was closed');
+    if (this.#isClosed) throw new LancegateError('Internal', 'the source was closed');
     const arena = new Arena(this.#account, capacity, this.#likelyBytes);
     this.#arenas.add(arena);
     return arena;
   }
 
   async #take(): Promise<Opening> {
-    if (this.#taken) throw new Error('the source was read before');
+    if (this.#taken) throw new LancegateError('Internal', 'the source was read before');
     this.#taken = true;
     return this.#open();
   }

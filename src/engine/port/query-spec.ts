@@ -1,6 +1,8 @@
 /** What a query asks of a snapshot: plain data, which has been bounded and checked, and which fits into JSON. */
+
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { Some } from '../../kernel/some.ts';
 import type { Distance } from './index-spec.ts';
 
 export interface QuerySpec {
@@ -34,7 +36,7 @@ export interface Ordering {
 /** The rows nearest to vectors. Of several vectors each has its own rows, and `query_index` says whose they are. */
 export interface NearestSpec {
   /** At least one; all of one length. */
-  readonly vectors: readonly (readonly number[])[];
+  readonly vectors: Some<readonly number[]>;
   /** A field path. Undefined is the column that takes vectors of this length. */
   readonly column: string | undefined;
   readonly distanceType: Distance | undefined;

@@ -180,7 +180,7 @@ class ListedChunk {
 
   toBits(): Uint32Array<ArrayBuffer> {
     const bits = new Uint32Array(Math.ceil(this.#rows / 32));
-    for (const row of this.#deleted.subarray(0, this.#count)) setBitOf(bits, row);
+    for (let at = 0; at < this.#count; at += 1) setBitOf(bits, this.#deleted[at]!);
     return bits;
   }
 

@@ -158,7 +158,7 @@ class StoredRows {
       const last = columns.at(-1);
       if (!isSame || last === undefined) throw new NotAssembled('other columns');
       const words = new BigUint64Array(last.bytes.buffer, last.bytes.byteOffset, rows);
-      for (const [row, address] of words.entries()) this.#places.set(address, [this.#batches.length, row]);
+      for (let row = 0; row < rows; row++) this.#places.set(words[row]!, [this.#batches.length, row]);
       this.#batches.push(columns);
     }
   }

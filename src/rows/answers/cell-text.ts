@@ -116,10 +116,12 @@ export class ObjectText implements Cell {
   }
 
   write(out: TextOut, row: number): void {
-    if (this.#members.length === 0) out.byte(openObject);
-    for (const { name, value } of this.#members) {
-      out.fixed(name);
-      value.write(out, row);
+    const members = this.#members;
+    if (members.length === 0) out.byte(openObject);
+    for (let i = 0; i < members.length; i++) {
+      const member = members[i]!;
+      out.fixed(member.name);
+      member.value.write(out, row);
     }
     out.byte(closeObject);
   }

@@ -129,12 +129,11 @@ class CsvLine {
   }
 
   write(out: TextOut, row: number): void {
-    let isFirst = true;
-    for (const cell of this.#cells) {
-      if (!isFirst) out.byte(comma);
-      isFirst = false;
+    const cells = this.#cells;
+    for (let i = 0; i < cells.length; i++) {
+      if (i > 0) out.byte(comma);
       const start = out.at;
-      cell.write(out, row);
+      cells[i]!.write(out, row);
       toCsv(out, start);
     }
   }

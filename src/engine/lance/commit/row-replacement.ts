@@ -9,7 +9,7 @@
  */
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
-import { isOutcomeUnknown } from '../../../kernel/errors.ts';
+import { isOutcomeUnknown, LancegateError } from '../../../kernel/errors.ts';
 import type { RowAddress } from '../../../keys/address-remap.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
@@ -172,7 +172,9 @@ export class RowReplacement {
   #markDeleted(tracked: LiveRowMap, addresses: Iterable<RowAddress>): ReadonlyMap<number, Deletion> {
     const fragments = new Set<number>();
     for (const address of addresses) {
-      if (!tracked.markDeleted(address)) throw new Error(`no row at ${address.fragment}, ${address.offset}`);
+      if (!tracked.markDeleted(address)) {
+        throw new LancegateError('Internal', 'a row to delete is not where it was found', { internal: { ...address } });
+      }
       fragments.add(address.fragment);
     }
     return new Map([...fragments].map((fragment) => [fragment, this.#deletionIn(tracked, fragment)]));

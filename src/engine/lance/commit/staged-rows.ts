@@ -1,6 +1,8 @@
 /** Rows on their way into a dataset, for as many attempts of a commit as it takes. */
+
 import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
+import { LancegateError } from '../../../kernel/errors.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { Projection } from '../../port/merge-spec.ts';
@@ -119,7 +121,7 @@ export class SourceInStaging implements StagedSource {
     const dataset = this.#begun;
     const versions = join(dataset.folder, '_versions');
     const newest = readManifest(versions, listVersions(versions).at(-1) ?? 1);
-    if (newest === undefined) throw new Error('a staged dataset without a manifest');
+    if (newest === undefined) throw new LancegateError('Internal', 'a staged dataset without a manifest');
     return { ...rowsIn(newest.bytes, dataset.folder), discard: () => this.discard() };
   }
 
@@ -132,7 +134,7 @@ export class SourceInStaging implements StagedSource {
   }
 
   get #begun(): DatasetInStaging {
-    if (this.#dataset === undefined) throw new Error('no part was appended');
+    if (this.#dataset === undefined) throw new LancegateError('Internal', 'no part was appended');
     return this.#dataset;
   }
 

@@ -37,7 +37,7 @@ export async function placeStoredIndexes(
   for (const key of keys) {
     const made = await dataset.store.get(key);
     const placed = made && branchManifest(made, ofParent);
-    if (placed === undefined || placed.equals(made!)) continue;
+    if (made === undefined || placed === undefined || placed.equals(made)) continue;
     await new ConfirmedRemovals(confirm).next();
     await dataset.store.put(key, placed);
   }

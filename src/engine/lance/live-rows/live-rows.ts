@@ -164,7 +164,9 @@ export class LiveRowMap implements LiveRows {
   /** The map is as it was before the commit. Nothing, where that is not under way any more. */
   takeBack(change: RowChanges): void {
     while (this.isUnderWay(change)) {
-      const { before, deleted } = this.#changes.pop()!;
+      const last = this.#changes.pop();
+      if (last === undefined) return;
+      const { before, deleted } = last;
       this.#version = before.version;
       this.#manifest = before.manifest;
       this.#fragments = before.fragments;

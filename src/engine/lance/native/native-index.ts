@@ -31,7 +31,10 @@ export async function buildNativeIndex(
 }
 
 /** The public class wraps it. */
-const nativeForm = (options: IndexOptions): unknown => (publicForm(options) as unknown as { inner: unknown }).inner;
+function nativeForm(options: IndexOptions): unknown {
+  const form: object = publicForm(options);
+  return 'inner' in form ? form.inner : undefined;
+}
 
 function publicForm(options: IndexOptions): Index {
   switch (options.type) {
@@ -172,7 +175,7 @@ function textOf(details: StoredDetails): TextOptions | undefined {
     lowerCase: details.lower_case !== false,
     stem: details.stem !== false,
     removeStopWords: details.remove_stop_words !== false,
-    customStopWords: Array.isArray(stopWords) ? (stopWords as readonly string[]) : undefined,
+    customStopWords: Array.isArray(stopWords) ? stopWords.map(String) : undefined,
     asciiFolding: details.ascii_folding !== false,
     minNgramLength: number('min_ngram_length', 3),
     maxNgramLength: number('max_ngram_length', 3),

@@ -1,4 +1,5 @@
 /** Queries of clients in the calls of the native binding. */
+
 import {
   BooleanQuery,
   BoostQuery,
@@ -13,6 +14,7 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { rowsOfFile } from '../../../arrow/stream/file-stream.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { invalidInput } from '../../../kernel/errors.ts';
+import { mapSome } from '../../../kernel/some.ts';
 import type { MatchText, NearestSpec, PlanForm, QuerySpec, TextQuery, TextSearch } from '../../port/query-spec.ts';
 import { engineCall } from './translate-errors.ts';
 
@@ -157,8 +159,8 @@ async function nativeQuery(table: QueriedTable, spec: QuerySpec): Promise<Native
 }
 
 function nearest(query: NativeQuery, spec: NearestSpec): NativeNearest {
-  const [first, ...others] = spec.vectors.map((vector) => Float32Array.from(vector));
-  const search = query.nearestTo(first!);
+  const [first, ...others] = mapSome(spec.vectors, (vector) => Float32Array.from(vector));
+  const search = query.nearestTo(first);
   for (const vector of others) search.addQueryVector(vector);
   const { column, distanceType, minProbes, maxProbes, ef, refineFactor, lowerBound, upperBound } = spec;
   if (column !== undefined) search.column(column);
@@ -226,7 +228,7 @@ function textQuery(query: TextQuery, columns: readonly string[]): FullTextQuery 
     case 'match':
       return query.column === undefined && columns.length > 1
         ? matchInAll(query, columns)
-        : matchIn(query, query.column ?? columns[0]!);
+        : matchIn(query, query.column ?? onlyOf(columns));
     case 'phrase':
       return new PhraseQuery(query.terms, query.column ?? onlyOf(columns), { slop: query.slop });
     case 'boost': {

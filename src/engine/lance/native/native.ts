@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { connect, Session } from '@lancedb/lancedb';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
-import { storageUnavailable } from '../../../kernel/errors.ts';
+import { LancegateError, storageUnavailable } from '../../../kernel/errors.ts';
 import type { TableStatistics } from '../../port/dataset.ts';
 import type { MergeCounts, Projection } from '../../port/merge-spec.ts';
 import type { RowsToRead } from '../../port/reader-work.ts';
@@ -171,7 +171,7 @@ const computing = [
 /** As the service's own process has it: it encodes rows, takes them by address and reads metadata, and throws where it would compute (P12). */
 function withoutComputing(table: NativeTable): NativeTable {
   const refuse = (name: string) => () => {
-    throw new Error(`${name} in a process that is no worker`);
+    throw new LancegateError('Internal', `${name} in a process that is no worker`);
   };
   const countRows = table.countRows.bind(table);
   const branches = table.branches.bind(table);

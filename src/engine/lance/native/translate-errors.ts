@@ -4,7 +4,9 @@
  * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
  * (docs/engine-facts.md, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
+
 import { codeOf, LancegateError, storageFull, storageUnavailable, timedOutText } from '../../../kernel/errors.ts';
+import { isObject } from '../../../kernel/json-bounds.ts';
 import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { EngineRefusal } from '../../port/refusal.ts';
 import { evaluationRules, filterRules, queryRules, type Rule, rowNames } from './sql-error-rules.ts';
@@ -362,7 +364,7 @@ function storageRefusal(
 
 /** On a read-only file system Node says of a folder that it makes with its parents that it finds no parent. */
 function isReadOnly(text: string, cause: unknown): boolean {
-  const { code, syscall } = cause as NodeJS.ErrnoException;
+  const { code, syscall } = isObject(cause) ? cause : {};
   return code === 'EROFS' || readOnlyShape.test(text) || (code === 'ENOENT' && syscall === 'mkdir');
 }
 

@@ -160,8 +160,9 @@ class LocalShadow implements Shadow {
     if (rows.length > 0) {
       const { fields } = (await this.columns()).schema;
       const left = fields.filter(({ name }) => !gone.some(([first, ...inner]) => first === name && inner.length === 0));
-      const { name: column } = left.find(({ children }) => children.length === 0) ?? left[0]!;
-      const set = [{ column, value: ownSql(`\`${column}\``) }];
+      const any = left.find(({ children }) => children.length === 0) ?? left[0];
+      if (any === undefined) throw new LancegateError('Internal', 'no column is left of a table');
+      const set = [{ column: any.name, value: ownSql(`\`${any.name}\``) }];
       await this.#change({ kind: 'update', where: addressesIn(rows), set }, undefined, limits);
     }
     return this.#change(step, undefined, limits);
@@ -236,7 +237,9 @@ class LocalShadow implements Shadow {
     const { original, shadowVersion, loop } = this.#parts;
     try {
       const { result, steps } = this.#folder.changesSince(shadowVersion);
-      if (this.#isSpoiled || steps.length === 0) throw new Error('a shadow that has nothing to commit');
+      if (this.#isSpoiled || steps.length === 0) {
+        throw new LancegateError('Internal', 'a shadow that has nothing to commit');
+      }
       requireTime?.();
       this.#isSpoiled = true;
       const build: Build<BuiltVersion> = ({ bytes }, identity) => {

@@ -30,7 +30,7 @@ export async function versionPage(branch: PagedBranch, page: VersionPage): Promi
   const found: StoredVersion[] = [];
   for (let start = 0; start < versions.length; start += readAtOnce) {
     const part = versions.slice(start, start + readAtOnce);
-    found.push(...(await Promise.all(part.map((version) => rowOf(branch, version, manifests.get(version)!)))).flat());
+    found.push(...(await Promise.all(part.map((version) => rowOf(branch, version, manifests.get(version))))).flat());
   }
   return found;
 }
@@ -38,8 +38,10 @@ export async function versionPage(branch: PagedBranch, page: VersionPage): Promi
 async function rowOf(
   { branch, read }: PagedBranch,
   version: number,
-  { key, bytes, tag }: StoredObject,
+  object: StoredObject | undefined,
 ): Promise<readonly StoredVersion[]> {
+  if (object === undefined) return [];
+  const { key, bytes, tag } = object;
   const manifest = await read(version, key);
   if (manifest === undefined) return [];
   const { committedAtMs } = parseManifest(manifest);

@@ -87,5 +87,6 @@ function isAnyWithin(ascending: readonly number[], first: number, last: number):
     if (ascending[middle]! < first) low = middle + 1;
     else high = middle;
   }
-  return low < ascending.length && ascending[low]! <= last;
+  const next = ascending[low];
+  return next !== undefined && next <= last;
 }

@@ -136,7 +136,7 @@ export class S3Store implements ObjectStore {
       const { Errors: [error] = [] } = await this.#client
         .send(new DeleteObjectsCommand({ Bucket: this.#bucket, Delete: { Objects, Quiet: true } }))
         .catch(rethrow);
-      if (error !== undefined) throw failed(new Error(`${error.Code}: ${error.Message}`));
+      if (error !== undefined) throw failed(`${error.Code}: ${error.Message}`);
     }
   }
 
