@@ -27,7 +27,14 @@ export function versionProblems({ version, lockVersion, changelog, pages, tags }
 }
 
 const belongs = /^(?:bin|dist|docs|samples)\/|^(?:package\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/;
-const needed = ['bin/lancegate.js', 'dist/main.js', 'dist/reader.js', 'samples/capitals.ndjson', 'LICENSE'];
+const needed = [
+  'bin/lancegate.js',
+  'dist/main.js',
+  'dist/reader.js',
+  'samples/capitals.ndjson',
+  'docs/design/commit.md',
+  'LICENSE',
+];
 const mostPackedBytes = 5 * 2 ** 20;
 
 export function contentProblems(paths: readonly string[], packedBytes: number): readonly string[] {
