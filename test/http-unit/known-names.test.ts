@@ -59,6 +59,7 @@ const slips: readonly Refused[] = [
   ],
   ['/query', { full_text_query: { query: { match: { terms: 'x' } }, columns: ['a'] } }, /"columns" in full_text_query/],
   ['/explain_plan', { query: { filtr: secret } }, /"filtr" .*filter/],
+  ['/query', { query: { filter: secret } }, /"query" would change the result/],
   ['/analyze_plan', { query: { filter: secret } }, /"query" would change the result/],
   ['/describe', { tags: 'v1' }, /"tags" .*tag/],
   ['/version/list?decending=false', undefined, /"decending" .*descending/],
