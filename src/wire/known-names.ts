@@ -208,7 +208,7 @@ const sentByClients: Readonly<Record<string, SentByClients>> = {
     query: `on when_matched_update_all when_matched_update_all_filt when_not_matched_insert_all
       when_not_matched_by_source_delete when_not_matched_by_source_delete_filt use_index use_lsm use_rte`,
   },
-  '/v1/table/:id/query': { body: search },
+  '/v1/table/:id/query': { body: `${search} !query` },
   '/v1/table/:id/register': { body: 'location mode properties' },
   '/v1/table/:id/rename': { body: 'new_table_name new_namespace_id new_namespace' },
   '/v1/table/:id/restore': { body: 'version' },
