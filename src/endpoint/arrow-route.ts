@@ -114,7 +114,7 @@ export function arrowRoute<Make extends MakesOperation, Query extends TPropertie
       access.require(route.action, { kind: 'table', table }, branch);
       const type = headers['content-type'];
       const boundary = route.takesParts === true && isMultipart(type) ? boundaryOf(type) : undefined;
-      const asked = boundary === undefined ? allowed(route, input, { table, branch }) : undefined;
+      const asked = boundary === undefined ? allowedParameters(route, input, { table, branch }) : undefined;
       const format = boundary === undefined ? bodyFormatOf(type) : undefined;
       if (boundary === undefined && format === undefined) refuseOtherTypes(type);
       contentDecoder(headers['content-encoding']);
@@ -130,7 +130,7 @@ export function arrowRoute<Make extends MakesOperation, Query extends TPropertie
               ? openBody(upload, key, format)
               : await openParts(upload, boundary, route.query, key, input.checkNames);
           try {
-            const parameters = asked ?? allowed(route, withParts(input, body.parameters), { table, branch });
+            const parameters = asked ?? allowedParameters(route, withParts(input, body.parameters), { table, branch });
             const { source, idempotency } = body;
             const call = { table, branch, parameters, source, idempotency, scope: input.scope, access };
             const { fields, isReplay, audit } = await route.answer(operation, call);
@@ -156,8 +156,8 @@ export function arrowRoute<Make extends MakesOperation, Query extends TPropertie
   return { make, routeTo };
 }
 
-/** What the request asks for, all of which the policy allows. */
-function allowed<Query extends TProperties, Parameters>(
+/** What the request asks for. `PermissionDenied` where the policy does not allow all of it. */
+function allowedParameters<Query extends TProperties, Parameters>(
   route: Pick<ArrowRoute<never, Query, Parameters>, 'parameters' | 'mode' | 'furtherActions'>,
   input: RouteInput<string>,
   { table, branch }: Pick<ArrowCall<never>, 'table' | 'branch'>,
