@@ -252,8 +252,7 @@ export interface CreationCatalog {
   reserveCreation(ref: TableRef, existing: TableId | undefined, location: Location): Promise<Creation>;
   /**
    * Makes the reserved table visible as `created`, in one transaction with its transaction record; a replaced table's
-   * location is marked discarded, and its transactions stay known. A declared table keeps its properties where the
-   * publication has none. A replaced or materialised table gets a new id.
+   * location is marked discarded, and its transactions stay known. A replaced or materialised table gets a new id.
    * `ConcurrentCreate` if the reservation was abandoned or published before; `NamespaceNotFound` if the namespace was
    * dropped after that. A table that was dropped while its replacement was written does not hinder it. The same publication, by
    * the id of its transaction, may be repeated after `Internal`.
@@ -350,7 +349,7 @@ export interface Catalog
 }
 
 export interface Publication {
-  readonly properties: Properties | undefined;
+  readonly properties: Properties;
   readonly storageOptions: Properties;
   readonly transaction: Omit<TransactionRecord, 'tableId' | 'ref'>;
   /** The answer to a keyed request, recorded in the same transaction. */

@@ -175,7 +175,7 @@ export class Stage {
     };
     const creation = await catalog.reserveCreation(table, undefined, location);
     stage.#dataset = await createDataset(stage.engine, location, rows instanceof Table ? ipcFile(rows) : rows, {});
-    const details = { properties: undefined, storageOptions: {}, transaction: transaction(1) };
+    const details = { properties: {}, storageOptions: {}, transaction: transaction(1) };
     stage.record = await catalog.publishCreation(creation, details);
     const metrics = new Metrics();
     metrics.commitFinished = (merges) => void stage.commits.push(merges);

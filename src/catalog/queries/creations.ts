@@ -72,7 +72,7 @@ export async function publishCreation(
     ref,
     location,
     state: 'created',
-    properties: publication.properties ?? (previous?.state === 'declared' ? previous.properties : {}),
+    properties: publication.properties,
     storageOptions: publication.storageOptions,
   };
   // The old location is released last, when the rows show whether the new table has the same one.

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
-import type { Catalog, Creation, Publication } from '#src/catalog/port.ts';
-import type { TableId, TransactionId } from '#src/kernel/ids.ts';
+import type { Catalog, Creation } from '#src/catalog/port.ts';
+import type { TransactionId } from '#src/kernel/ids.ts';
 import {
   all,
   createTable,
@@ -100,21 +100,6 @@ export function createsContract(open: () => Promise<Catalog>): void {
     test('a table with data is not written over at its own location (P1)', async () => {
       const old = await createTable(catalog, table('t'), place('1'));
       await rejects(catalog.reserveCreation(table('t'), old.id, place('1')), 'ConcurrentCreate');
-    });
-
-    test('properties are inherited from a declared table only, and only if the publication has none', async () => {
-      const publish = async (existing: TableId, location: string, more: Partial<Publication>) => {
-        const creation = await catalog.reserveCreation(table('t'), existing, place(location));
-        return catalog.publishCreation(creation, publicationOf(location, more));
-      };
-      const declared = await catalog.declareTable(table('t'), place('1'), { declared: 'yes' });
-      const materialised = await publish(declared.id, '2', {});
-      assert.deepEqual(materialised.properties, { declared: 'yes' });
-      const overwritten = await publish(materialised.id, '3', {});
-      assert.deepEqual(overwritten.properties, {});
-      await catalog.dropTable(table('t'));
-      const again = await catalog.declareTable(table('t'), place('4'), { declared: 'yes' });
-      assert.deepEqual((await publish(again.id, '5', { properties: {} })).properties, {});
     });
 
     test('a declared table can be given its data at its own location', async () => {

@@ -28,7 +28,7 @@ export function transactionOf(id: string, more: Partial<TransactionRecord> = {})
 
 export function publicationOf(transactionId: string, more: Partial<Publication> = {}): Publication {
   const { tableId: _, ref: __, ...transaction } = transactionOf(transactionId, { operation: 'create_table' });
-  return { properties: undefined, storageOptions: {}, transaction, ...more };
+  return { properties: {}, storageOptions: {}, transaction, ...more };
 }
 
 export const refusal =
