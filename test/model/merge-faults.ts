@@ -45,8 +45,6 @@ export function faultsOfColumns(table: readonly Column[], sent: readonly Column[
     const known = table.find(({ name }) => name === column.name);
     if (known === undefined || !sameColumnType(known, column)) faults.push('TableSchemaValidationError');
   }
-  const isPartial = sent.length < table.length;
-  if (isPartial && !sent.every((column) => agreesInside(column, table))) faults.push('TableSchemaValidationError');
   const names = new Set(sent.map(({ name }) => name));
   if (table.some(({ name, nullable }) => !nullable && !names.has(name))) faults.push('TableSchemaValidationError');
   return faults;
@@ -65,14 +63,6 @@ export function faultsAt(table: readonly Column[], step: MergeStep): ErrorName[]
     });
   if (reachesRows(step) && (isUnknown(flags.updateIf) || isUnknown(flags.deleteIf))) faults.push('TableColumnNotFound');
   return faults;
-}
-
-/** In a source of some columns, what lies inside them must be nullable where it is in the table. */
-function agreesInside({ name, fields }: Column, columns: readonly Column[]): boolean {
-  const known = columns.find((column) => column.name === name)?.fields ?? [];
-  return fields.every(
-    (of) => known.find((other) => other.name === of.name)?.nullable === of.nullable && agreesInside(of, known),
-  );
 }
 
 export const lacksRequired = (row: Row, columns: readonly Column[]): boolean =>
