@@ -1,7 +1,7 @@
 /** Every instrument of the service, declared once. Names end in their unit, as Prometheus asks: seconds and bytes. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
-/** What a merge spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
+/** What a write spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
 type WriteStage = 'receive' | 'check' | 'wait' | 'engine' | 'sync' | 'record';
 
 /**
@@ -100,7 +100,7 @@ export class Metrics {
   );
   readonly writeQueued = this.#underWay(
     'lancegate_queued_writes',
-    'Merges that wait for their branch, over all tables.',
+    'Writes that wait for their branch, over all tables.',
   );
   readonly #merges = this.#count('lancegate_merges_total', 'Merges acknowledged.');
   readonly #mergedRows = this.#countBy<'inserted' | 'updated' | 'deleted'>(
@@ -110,23 +110,23 @@ export class Metrics {
   );
   readonly #writeStage = this.#histogram(
     'lancegate_write_stage_duration_seconds',
-    'Time merges spend in each stage.',
+    'Time writes spend in each stage.',
     stageSeconds,
     ['stage'],
   );
   readonly #writesPerCommit = this.#histogram(
     'lancegate_writes_per_commit',
-    'Merges that shared one commit.',
+    'Writes that shared one commit.',
     powersOfTwo,
   );
   readonly #sharedCommits = this.#countBy<CountsSource>(
     'counted_by',
     'lancegate_shared_commits_total',
-    'Commits that merges shared, and all by row address, by what their counts were taken from: the key index, the totals, the files of the commit, or a search of the table.',
+    'Commits that writes shared, and all by row address, by what their counts were taken from: the key index, the totals, the files of the commit, or a search of the table.',
   );
   readonly commitOvertaken = this.#count(
     'lancegate_overtaken_commits_total',
-    'Commits that another program overtook: their batches were merged again, into what that program left.',
+    'Commits that another program overtook: their batches were written again, into what that program left.',
   );
 
   readonly #maintenance = this.#histogram(
@@ -148,12 +148,9 @@ export class Metrics {
   readonly watchReaders = this.#watch('lancegate_readers', 'Reader processes.');
   readonly watchRunningQueries = this.#watch(
     'lancegate_reader_queries_running',
-    'Queries and merges with filters that a reader works on.',
+    'Orders that readers work on: queries, and what the engine computes for writes.',
   );
-  readonly watchWaitingQueries = this.#watch(
-    'lancegate_reader_queries_waiting',
-    'Queries and merges with filters that wait for a reader.',
-  );
+  readonly watchWaitingQueries = this.#watch('lancegate_reader_queries_waiting', 'Orders that wait for a reader.');
   readonly readerEnded = this.#countBy<ReaderDeath>(
     'reason',
     'lancegate_reader_ends_total',
@@ -200,7 +197,7 @@ export class Metrics {
     for (const change of ['inserted', 'updated', 'deleted'] as const) this.#mergedRows(change, rows[change]);
   }
 
-  /** Runs one stage of a merge and notes how long it took, also when it fails. */
+  /** Runs one stage of a write and notes how long it took, also when it fails. */
   async writeStage<Result>(stage: WriteStage, run: () => Promise<Result>): Promise<Result> {
     const end = this.#writeStage.startTimer({ stage });
     try {
@@ -210,8 +207,8 @@ export class Metrics {
     }
   }
 
-  commitFinished(merges: number): void {
-    this.#writesPerCommit.observe(merges);
+  commitFinished(writes: number): void {
+    this.#writesPerCommit.observe(writes);
   }
 
   countsTaken(countedBy: CountsSource): void {
