@@ -10,7 +10,7 @@ import { type CatalogDb, type CatalogSchema, tablePathOf, tableRefOf } from './c
 
 /** What engines spell differently. */
 export interface OwnerSql {
-  /** The clock of the database, in milliseconds since the epoch. */
+  /** The clock of the database, in milliseconds since 1970. */
   readonly nowMs: RawBuilder<number>;
   /** Whether rows can be locked, and have to be: where transactions run concurrently. */
   readonly locksRows: boolean;

@@ -76,9 +76,9 @@ export class RowText {
   }
 
   get #out(): TextOut {
-    const turn = this.#parts % buffers;
-    const out = this.#outs[turn] ?? new TextOut(this.#partBytes * 1.25);
-    this.#outs[turn] = out;
+    const next = this.#parts % buffers;
+    const out = this.#outs[next] ?? new TextOut(this.#partBytes * 1.25);
+    this.#outs[next] = out;
     return out;
   }
 
