@@ -34,8 +34,15 @@ function countsOf(source: readonly CodeFile[]) {
     'functions named commit': count(isNamedCommit),
     'members of Dataset': membersOf('Dataset', nodes),
     'members of Catalog': membersOf('Catalog', nodes),
+    settings: source
+      .filter(({ path }) => path.startsWith('src/config/'))
+      .flatMap(({ tree }) => nodesOf(tree))
+      .filter(isFlag).length,
   };
 }
+
+const isFlag = (node: ts.Node): boolean =>
+  ts.isPropertyAssignment(node) && node.name.getText() === 'flag' && ts.isStringLiteral(node.initializer);
 
 /** Of a module: a number, or a product of numbers. */
 const numericConstants = (tree: ts.SourceFile): number =>

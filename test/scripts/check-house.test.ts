@@ -35,22 +35,24 @@ const figures: Readonly<Record<string, Plant>> = {
     files: {
       'scripts/house/budgets.json': JSON.stringify({
         ...{ lines: 8, 'numeric constants': 1, 'non-null assertions': 0, casts: 0, 'errors without a name': 0 },
-        ...{ 'functions named commit': 1, 'members of Dataset': 2, 'members of Catalog': 2, smiles: 3 },
+        ...{ 'functions named commit': 1, 'members of Dataset': 2, 'members of Catalog': 2, settings: 1, smiles: 3 },
       }),
       'src/one.ts': 'const a = 1;\nconst b = 2 * 60_000;\nlet c = a! as const;\nthrow new Error(c as string);\n',
       'src/two.ts': 'class A {\n  commit() {}\n  #commit() {}\n}\nfunction commit() {}\n',
       'src/three.ts':
         'interface One {\n  a(): void;\n  b(): void;\n}\nexport interface Dataset extends One {\n  c(): void;\n}\n',
+      'src/config/five.ts': "export const five = [{ flag: 'one' }, { flag: 'two' }];\n",
       'test/four.ts': 'const three = 3;\n',
     },
     found: [
-      'scripts/house/budgets.json:1 src has 16 lines, at most 8',
+      'scripts/house/budgets.json:1 src has 17 lines, at most 8',
       'scripts/house/budgets.json:1 src has 2 numeric constants, at most 1',
       'scripts/house/budgets.json:1 src has 1 non-null assertions, at most 0',
       'scripts/house/budgets.json:1 src has 1 casts, at most 0',
       'scripts/house/budgets.json:1 src has 1 errors without a name, at most 0',
       'scripts/house/budgets.json:1 src has 3 functions named commit, at most 1',
       'scripts/house/budgets.json:1 src has 3 members of Dataset, at most 2',
+      'scripts/house/budgets.json:1 src has 2 settings, at most 1',
       'scripts/house/budgets.json:1 nothing counts "smiles"',
     ],
   },
