@@ -87,15 +87,16 @@ export interface CliContext {
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  ENOENT: 'there is no such file',
-  EACCES: 'this user may not read it',
+  ENOENT: 'there is no such file or folder',
+  EACCES: 'this user has no right to it',
   EISDIR: 'it is a folder',
+  ENOSPC: 'the disk is full',
 };
 
-/** Of a file that the caller named. */
-export function unreadable(file: string, error: unknown): CliError {
+/** What is the matter with a file that the caller named, such as `people.csv cannot be read`. */
+export function fileFault(what: string, error: unknown): CliError {
   const reason = reasons[codeOf(error) ?? ''] ?? (error instanceof Error ? error.message : error);
-  return new CliError(`${file} cannot be read: ${reason}`, { cause: error });
+  return new CliError(`${what}: ${reason}`, { cause: error });
 }
 
 /** Resolves when the data is out, so that the process may end afterwards. */

@@ -150,5 +150,5 @@ test('real files: the rows of each are there', async () => {
 test('a file that is not there is named', async () => {
   const { code, stderr } = await runInProcess(['arrow', 'nowhere.json']);
   assert.equal(code, 1);
-  assert.match(stderr, /^lancegate: nowhere\.json cannot be read: there is no such file\n$/);
+  assert.match(stderr, /^lancegate: nowhere\.json cannot be read: there is no such file or folder\n$/);
 });

@@ -248,7 +248,10 @@ describe('commands that ask a service', () => {
           ['--url', 'http://127.0.0.1:1', '--key', key],
           /^lancegate: the port of http:\S+ is one that fetch.*--port\n$/,
         ],
-        [['--url', url, '--credential-file', '/gone'], /^lancegate: \/gone cannot be read: there is no such file\n$/],
+        [
+          ['--url', url, '--credential-file', '/gone'],
+          /^lancegate: \/gone cannot be read: there is no such file or folder\n$/,
+        ],
         [['--url', url.replace('127.0.0.1', '127.0.0.2')], /^lancegate: the service needs a credential: --key.*\n$/],
       ] as const) {
         const { code, stderr } = await run(['tables', '--data', data, ...args]);

@@ -10,7 +10,7 @@ import { optional } from '../../config/options.ts';
 import { integer, listOf, text } from '../../config/value-types.ts';
 import { parquetOf } from '../../load/parquet-out.ts';
 import { Progress } from '../../load/progress.ts';
-import { type CliContext, CliError, type Command, UsageError, write } from '../command.ts';
+import { type CliContext, CliError, type Command, fileFault, UsageError, write } from '../command.ts';
 import { readCommandLine } from '../command-line.ts';
 import { serviceClient, serviceFlags, serviceOptions, serviceSettingNames } from './service-client.ts';
 import { tableRoute } from './table-commands.ts';
@@ -108,8 +108,7 @@ async function keep(bytes: Readable, file: string, { cwd, stderr, clock }: CliCo
     await rename(beside, path);
   } catch (error) {
     await rm(beside, { force: true });
-    const why = error instanceof Error ? error.message.replaceAll(beside, path) : error;
-    throw new CliError(`${file} is not written: ${why}`, { cause: error });
+    throw fileFault(`${file} is not written`, error);
   } finally {
     progress.end();
   }

@@ -16,7 +16,7 @@ import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
 import { schemaOfMessage, streamOf } from '../../load/row-messages.ts';
 import { arrowFileType, arrowStreamType } from '../../rows/answer-form.ts';
-import { type CliContext, CliError, unreadable } from '../command.ts';
+import { type CliContext, CliError, fileFault } from '../command.ts';
 import type { PrintedRow } from './printed-rows.ts';
 import { type ServiceClient, ServiceRefusal, ServiceSilent } from './service-client.ts';
 import { tableRoute } from './table-commands.ts';
@@ -27,7 +27,7 @@ export type LoadMode =
 
 export const inputOf = (name: string, said: SaidOfFile, { cwd, stdin }: CliContext): Promise<InputFile> =>
   openInput({ name, path: name === '-' ? undefined : resolve(cwd, name), stdin, ...said }).catch((cause: unknown) => {
-    throw unreadable(name, cause);
+    throw fileFault(`${name} cannot be read`, cause);
   });
 
 interface LoadParts {
@@ -70,7 +70,10 @@ export class Load {
   /** Throws `CliError` or `LancegateError` for what stopped it. */
   async run(): Promise<PrintedRow & { readonly parts: number; readonly partsThereBefore: number }> {
     const { table, mode, refusedFile } = this.#parts;
-    if (refusedFile !== undefined) await writeFile(refusedFile, '');
+    if (refusedFile !== undefined)
+      await writeFile(refusedFile, '').catch((error: unknown) => {
+        throw fileFault(`${refusedFile} cannot be written`, error);
+      });
     try {
       if (mode.kind === 'replace') await this.#replace();
       else await this.#addParts(mode);

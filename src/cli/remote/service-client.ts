@@ -7,7 +7,7 @@ import { type Config, settings } from '../../config/settings.ts';
 import { httpUrl, path, secret } from '../../config/value-types.ts';
 import { codeOf, errorCatalogue } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
-import { type CliContext, CliError, unreadable } from '../command.ts';
+import { type CliContext, CliError, fileFault } from '../command.ts';
 import { credentialSettings } from '../command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './running-service.ts';
 
@@ -208,7 +208,7 @@ function credentialIn(file: string, { readFile }: CliContext): string {
   try {
     return readFile(file).toString('utf8').trim();
   } catch (error) {
-    throw unreadable(file, error);
+    throw fileFault(`${file} cannot be read`, error);
   }
 }
 
