@@ -50,10 +50,8 @@ export interface StoredState extends Credentials {
 
 /** Fails where another process holds the data folder, or the catalog cannot be used; the message is for the operator. */
 export function openState(config: Config, folder: DataFolder, clock: Clock, logger: Logger): Promise<StoredState> {
-  const { catalogUrl } = config;
-  return catalogUrl === undefined
-    ? openEmbedded(folder, clock)
-    : openShared({ ...config, catalogUrl }, folder, clock, logger);
+  const open = sessionOpener(config, clock);
+  return open === undefined ? openEmbedded(folder, clock) : openShared(open, config, folder, clock, logger);
 }
 
 const holder = { command: 'lancegate serve' };
@@ -80,7 +78,8 @@ async function openEmbedded(folder: DataFolder, clock: Clock): Promise<StoredSta
 
 /** The folder has nothing that a restart needs; two replicas in one would take each other's files for left ones. */
 async function openShared(
-  config: SharedConfig,
+  open: OpenSession,
+  config: Config,
   folder: DataFolder,
   clock: Clock,
   logger: Logger,
@@ -89,7 +88,7 @@ async function openShared(
   sayIfFolder(config, logger);
   const hold = holdFolderOf(folder.catalogFile, { holder, clock });
   opened.defer(() => hold.release());
-  const session = await openSession(config, clock);
+  const session = await open();
   opened.defer(() => session.close());
   const names = new NamesHere(randomUUID());
   const catalog = sharedCatalogOf(session, names, randomUUID);
@@ -129,16 +128,19 @@ function sayIfFolder({ storageRoot }: Config, logger: Logger): void {
 
 /** For commands, also while the service runs. */
 export async function openCredentials(config: Config, clock: Clock): Promise<Credentials> {
-  const { catalogUrl } = config;
-  if (catalogUrl === undefined) return filesOf(makeDataFolder(config.dataFolder));
-  const session = await openSession({ ...config, catalogUrl }, clock);
+  const open = sessionOpener(config, clock);
+  if (open === undefined) return filesOf(makeDataFolder(config.dataFolder));
+  const session = await open();
   return { ...credentialsIn(session, clock), [Symbol.asyncDispose]: () => session.close() };
 }
 
-type SharedConfig = Config & { readonly catalogUrl: string };
+type OpenSession = () => Promise<SqlSession>;
 
-const openSession = ({ catalogUrl: url, catalogPasswordFile }: SharedConfig, clock: Clock): Promise<SqlSession> =>
-  openPostgresSession({ url, passwordFile: catalogPasswordFile }, { clock, limits: { maxConnections: 10 } });
+/** undefined where the catalog is a file. */
+const sessionOpener = ({ catalogUrl: url, catalogPasswordFile: passwordFile }: Config, clock: Clock) =>
+  url === undefined
+    ? undefined
+    : () => openPostgresSession({ url, passwordFile }, { clock, limits: { maxConnections: 10 } });
 
 const credentialsIn = (session: SqlSession, clock: Clock) => ({
   apiKeys: new SqlApiKeys(session, clock),

@@ -1,5 +1,4 @@
 /** The credentials of the replicas that share a catalog. */
-
 import { type Clock, ExpiringCache } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { ApiKey, ApiKeyRecords, IssuerKeyRecords, StoredApiKey } from './credentials.ts';

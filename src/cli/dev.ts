@@ -2,7 +2,6 @@
  * `lancegate dev`: `serve` for who tries it. On a terminal it makes an API key and prints what to paste; elsewhere its output is the
  * log, as that of `serve`.
  */
-
 import { join, relative } from 'node:path';
 import { ApiKeyStore } from '../auth/tokens/api-keys.ts';
 import { withDefault } from '../config/options.ts';

@@ -2,7 +2,6 @@
  * `lancegate serve`: starts the service, says where it is in the one line that goes to stdout, and ends it in order. The first
  * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
-
 import { type EffectiveSetting, effectiveSettings } from '../config/describe-config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { Option } from '../config/options.ts';

@@ -2,7 +2,6 @@
  * What the value of an option can be. Every type reads text (a flag, an environment variable and a default are all
  * text), says what it expects in words that an error can use, and shows a value in the form it would read back.
  */
-
 import { isIPv4, isIPv6 } from 'node:net';
 import { resolve } from 'node:path';
 import { entriesOf } from '../kernel/paired.ts';

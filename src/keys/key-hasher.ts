@@ -37,8 +37,7 @@ export class KeyHasher {
 
   /** `secret` is eight random words. */
   constructor(secret: Uint32Array) {
-    if (secret.length < secretWords)
-      throw new LancegateError('Internal', `a secret of ${secret.length} words is too short`);
+    if (secret.length < secretWords) throw new LancegateError('Internal', `a secret of ${secret.length} words`);
     this.#cipher = new Speck(secret.subarray(0, 4));
     this.#hash = new SipHash(secret.subarray(4, 8));
   }

@@ -6,7 +6,7 @@
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { allRows, BatchPlan } from '../arrow/column/batch-plan.ts';
 import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.ts';
-import { asBuffer, type Block, bytesOfMessage } from '../arrow/format/ipc-file.ts';
+import { asBuffer, bytesOfMessage } from '../arrow/format/ipc-file.ts';
 import { type FlatTable, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { elementOf, type Field, type Schema, schemaOfFields, typeName } from '../arrow/schema/schema.ts';
 import { paired } from '../kernel/paired.ts';
@@ -15,7 +15,7 @@ import { TextOut } from '../rows/answers/text-out.ts';
 import { ColumnMaker } from '../rows/bodies/column-maker.ts';
 import { parseExactly } from '../rows/bodies/json-rows.ts';
 import { schemaBytes } from '../rows/bodies/schema-bytes.ts';
-import { type RowMessage, schemaOfMessage } from './row-messages.ts';
+import { blockOf, type RowMessage, schemaOfMessage } from './row-messages.ts';
 
 export async function* fittedTo(
   table: Schema | undefined,
@@ -119,11 +119,6 @@ class FittingColumns {
 }
 
 const tableOf = (message: Uint8Array): FlatTable => readMessage(asBuffer(message).subarray(prefixBytes)).header;
-
-function blockOf(message: Buffer): Block {
-  const metaLength = prefixBytes + message.readUInt32LE(4);
-  return { offset: 0, metaLength, bodyLength: message.length - metaLength };
-}
 
 const isBinary = ({ type }: Field): boolean => /binary$/.test(type.kind);
 const isList = ({ type }: Field): boolean => type.kind === 'list' || type.kind === 'fixed_size_list';

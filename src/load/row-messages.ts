@@ -1,5 +1,5 @@
 /** Rows of a file as the messages of an Arrow IPC stream: the schema first, then batches, each behind the dictionaries it needs. */
-import { asBuffer, endMarker } from '../arrow/format/ipc-file.ts';
+import { asBuffer, type Block, endMarker } from '../arrow/format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { readSchemaTable } from '../arrow/schema/read-schema.ts';
 import type { Schema as TableSchema } from '../arrow/schema/schema.ts';
@@ -13,6 +13,12 @@ export interface RowMessage {
   readonly rows: number;
   /** The share of the file that has been read with it; undefined where the bytes that were read say so. */
   readonly readShare?: number;
+}
+
+/** Where the message lies in its own bytes. */
+export function blockOf(message: Buffer): Block {
+  const metaLength = prefixBytes + message.readUInt32LE(4);
+  return { offset: 0, metaLength, bodyLength: message.length - metaLength };
 }
 
 export const schemaOfMessage = (message: Uint8Array): TableSchema =>

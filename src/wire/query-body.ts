@@ -2,7 +2,6 @@
  * The body of a query, in the shapes of both client families: the LanceDB SDKs send `vector` and `columns` as arrays, the Lance
  * REST clients as objects. docs/protocol.md has the rules. Everything is bounded here, before it reaches native code.
  */
-
 import Type, { type Static } from 'typebox';
 import { formatFieldPath, parseFieldPath } from '../arrow/schema/field-path.ts';
 import { distanceTypes } from '../engine/port/index-spec.ts';

@@ -231,14 +231,16 @@ export function readNestedColumn(
   field: Field,
 ): NestedColumn {
   const cursor = new BatchCursor(batch);
-  const validities: (Uint8Array | undefined)[] = [];
   let siblings = fields;
-  for (const struct of around) {
-    for (const sibling of siblings.slice(0, siblings.indexOf(struct))) cursor.skip(sibling);
-    siblings = struct.children;
-    validities.push(cursor.struct());
-  }
-  for (const sibling of siblings.slice(0, siblings.indexOf(field))) cursor.skip(sibling);
+  const skipTo = (next: Field): void => {
+    for (const sibling of siblings.slice(0, siblings.indexOf(next))) cursor.skip(sibling);
+    siblings = next.children;
+  };
+  const validities = around.map((struct) => {
+    skipTo(struct);
+    return cursor.struct();
+  });
+  skipTo(field);
   const data = cursor.column(field);
   return { data, validities: [...validities, data.validity].filter((bits) => bits !== undefined) };
 }

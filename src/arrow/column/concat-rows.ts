@@ -78,8 +78,7 @@ interface Share {
 }
 
 function sharesOf({ chunk, keep }: RowsOf, part: number): Share[] {
-  if (keep !== undefined && keep.length !== chunk.rows)
-    throw new LancegateError('Internal', 'the mask has not one byte for each row');
+  if ((keep?.length ?? chunk.rows) !== chunk.rows) throw new LancegateError('Internal', 'a mask of another length');
   let row = 0;
   try {
     return readColumns(chunk).map(({ rows, columns }) => {

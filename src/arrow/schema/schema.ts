@@ -2,7 +2,6 @@
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
  * reads it, `schema-rules.ts` compares it, and `operations/tables/lance-schema-json.ts` shows it to LanceDB clients.
  */
-
 import { Builder } from 'flatbuffers';
 import type { Blocks, IpcFile } from '../format/ipc-file.ts';
 import { addCopy, type FlatTable, finishMessage } from '../format/message.ts';

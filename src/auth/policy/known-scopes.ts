@@ -1,5 +1,4 @@
 /** The scopes that policies ask for. */
-
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { AccessSetupError } from '../challenge.ts';

@@ -5,7 +5,6 @@
  * A token names its audience, one replica, and lives for a minute. A replica signs with the newest key and makes a new one
  * each day, so the clocks of replicas must agree within a minute. An unknown key is looked up, at most once a second.
  */
-
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { decodeProtectedHeader, SignJWT } from 'jose';
 import type { IssuerKeyRecords } from '../../catalog/credentials.ts';

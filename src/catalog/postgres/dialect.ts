@@ -114,10 +114,9 @@ class CatalogClient implements PostgresPoolClient {
   async #query(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
     if (this.#isLost) throw new ConnectionLost('the connection was lost before');
     const late = Promise.withResolvers<never>();
-    const cancel = this.#clock.schedule(this.#answerWithinMs, () =>
-      late.reject(new ConnectionLost('no answer in time')),
-    );
-    const stopWatching = this.#watch.whileWaiting(() => late.reject(new ConnectionLost('the server is silent')));
+    const refuse = (why: string) => () => late.reject(new ConnectionLost(why));
+    const cancel = this.#clock.schedule(this.#answerWithinMs, refuse('no answer in time'));
+    const stopWatching = this.#watch.whileWaiting(refuse('the server is silent'));
     try {
       const results = await Promise.race([this.#client.query(sql, [...parameters]), late.promise]);
       const last = [results].flat().at(-1);

@@ -4,7 +4,6 @@
  *
  * Each query blocks the event loop while it runs, and is short; the disk is waited for on another thread.
  */
-
 import { randomUUID } from 'node:crypto';
 import { closeSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

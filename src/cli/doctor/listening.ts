@@ -1,5 +1,4 @@
 /** The service that runs on the data folder, or the port that the next one will take. */
-
 import { once } from 'node:events';
 import { get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';

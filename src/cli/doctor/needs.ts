@@ -1,5 +1,4 @@
 /** What the service asks over the network: object store, database, authorization servers. */
-
 import type { Config } from '../../config/settings.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
@@ -22,10 +21,8 @@ export const lookAtDatabase: Look = async ({ config, context }) => {
   if (config.catalogUrl === undefined) return ok(`none: the catalog is a file in ${config.dataFolder}`);
   const askedMs = context.clock.nowMs();
   try {
-    const { name, serverVersion, nowMs, isStandby, pendingMigrations } = await context.probes.database(
-      config.catalogUrl,
-      config,
-    );
+    const found = await context.probes.database(config.catalogUrl, config);
+    const { name, serverVersion, nowMs, isStandby, pendingMigrations } = found;
     const said = `${plain(name)} answers, PostgreSQL ${plain(serverVersion)}`;
     if (isStandby) return failed(`${said}; it is a standby, which refuses writes`, 'name the primary by --catalog');
     const schema = pendingMigrations === 0 ? '' : `; a start changes its schema (${pendingMigrations} steps)`;

@@ -3,7 +3,6 @@
  * the part and all before it. So the same command, run again after any break, goes on where it stopped: what the service has taken it
  * does not take twice.
  */
-
 import { existsSync, globSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { typeName } from '../../arrow/schema/schema.ts';

@@ -1,5 +1,4 @@
 /** Commands ask a running service over HTTP: the one of a data folder of this machine, or the one of a URL. */
-
 import { OwnIssuer } from '../../auth/tokens/own-issuer.ts';
 import { dataFolderAt } from '../../config/data-folder.ts';
 import { type OptionValues, optional } from '../../config/options.ts';

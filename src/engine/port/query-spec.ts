@@ -1,5 +1,4 @@
 /** What a query asks of a snapshot: plain data, which has been bounded and checked, and which fits into JSON. */
-
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { Some } from '../../kernel/some.ts';

@@ -2,7 +2,6 @@
  * Versions of a dataset that are made of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
  * the transaction, as the engine would have written them for the original, and the files to move.
  */
-
 import {
   basePathsFlag,
   deletionFilesFlag,

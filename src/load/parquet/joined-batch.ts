@@ -1,12 +1,11 @@
 /** Batches of the same rows with some columns each as one with all of them, byte for byte as the decoder makes it of all at once. */
 import { Builder } from 'flatbuffers';
-import { BatchBuffers } from '../../arrow/column/batch-buffers.ts';
+import { type BatchBuffers, openBatch, openDictionary } from '../../arrow/column/batch-buffers.ts';
 import { addPairs, type NumberPair } from '../../arrow/column/batch-plan.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
-import { continuation, metadataV5, prefixBytes, readMessage } from '../../arrow/format/message.ts';
-import { invalidInput } from '../../kernel/errors.ts';
+import { continuation, metadataV5, prefixBytes } from '../../arrow/format/message.ts';
 import { isSome, type Some } from '../../kernel/some.ts';
-import type { RowMessage } from '../row-messages.ts';
+import { blockOf, type RowMessage } from '../row-messages.ts';
 
 /** The decoder pads every buffer to so many bytes, and what is in front of the body. */
 const padding = 64;
@@ -47,11 +46,8 @@ function joined(messages: Some<RowMessage>, id: number | undefined): RowMessage 
 
 function batchOf({ bytes, kind }: RowMessage): BatchBuffers {
   const message = asBuffer(bytes);
-  const bodyAt = prefixBytes + message.readUInt32LE(4);
-  const { header } = readMessage(message.subarray(prefixBytes, bodyAt));
-  const batch = kind === 'dictionary batch' ? header.table(1) : header;
-  if (batch === undefined) throw invalidInput('a dictionary has no values');
-  return new BatchBuffers(batch, message.subarray(bodyAt));
+  const block = blockOf(message);
+  return kind === 'dictionary batch' ? openDictionary(message, block).values : openBatch(message, block);
 }
 
 interface HeadToWrite {

@@ -118,10 +118,8 @@ function sentRows(source: IpcChunk, stored: IpcFile, rows: readonly RowToWrite[]
   const sent = new RowPlaces(rows.map((row) => places[row.source]));
   const inTurn = new RowPlaces(rows.map((_, row) => [0, row]));
   const allTheSame = new RowPlaces(rows.map(() => [0, 0]));
-  const sentColumns = pairedInEach(
-    source.schema.fields,
-    batches.map(({ columns }) => columns),
-  );
+  const ofBatches = batches.map(({ columns }) => columns);
+  const sentColumns = pairedInEach(source.schema.fields, ofBatches);
   const originOf = (field: Field): ColumnOrigin => {
     if (field.name === addressColumn) return { batches: [addressesAsColumn(rows)], places: inTurn };
     if (field.name === originColumn) return { batches: [sourceAsColumn], places: allTheSame };

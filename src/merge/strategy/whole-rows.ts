@@ -64,10 +64,8 @@ export class WholeRows {
     this.#table = table;
     this.#openView = openView;
     const batches = this.#read.read(chunk);
-    this.#sent = pairedInEach(
-      chunk.schema.fields,
-      batches.map(({ columns }) => columns),
-    );
+    const ofBatches = batches.map(({ columns }) => columns);
+    this.#sent = pairedInEach(chunk.schema.fields, ofBatches);
     for (const [batch, { rows }] of batches.entries())
       for (let row = 0; row < rows; row++) this.#places.push([batch, row]);
   }

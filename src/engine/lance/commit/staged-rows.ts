@@ -1,5 +1,4 @@
 /** Rows on their way into a dataset, for as many attempts of a commit as it takes. */
-
 import { basename, join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { LancegateError } from '../../../kernel/errors.ts';

@@ -1,5 +1,4 @@
 /** Queries of clients in the calls of the native binding. */
-
 import {
   BooleanQuery,
   BoostQuery,

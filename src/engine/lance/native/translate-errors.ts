@@ -4,7 +4,6 @@
  * A text that fits no rule is `Internal`; the whole of it goes to the log. Shapes seen with @lancedb/lancedb 0.39.0
  * (docs/engine-facts.md, "Errors"); `test/engine/errors.test.ts` provokes each with the real engine.
  */
-
 import { codeOf, LancegateError, storageFull, storageUnavailable, timedOutText } from '../../../kernel/errors.ts';
 import { isObject } from '../../../kernel/json-bounds.ts';
 import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
