@@ -4,7 +4,7 @@ import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import type { BranchName, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableAccess } from '../table/table-access.ts';
-import type { TableWriter } from '../write/branch-queue.ts';
+import type { TableWriter } from '../write/table-writer.ts';
 import type { SchemaFit, WriteCounts } from '../write/write.ts';
 import type { ChangeOfBranch, ChangeRequest } from './change-request.ts';
 

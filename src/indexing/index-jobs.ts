@@ -20,7 +20,7 @@ import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import type { TableWriter } from '../write/branch-queue.ts';
+import type { TableWriter } from '../write/table-writer.ts';
 import type { WriteCounts } from '../write/write.ts';
 import { columnChanged, type IndexedBranch, type IndexRequest } from './index-kind.ts';
 

@@ -17,7 +17,7 @@ import { markBranch, type RecoveryMarks } from '../table/recovery-marks.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { TableWriter } from '../write/branch-queue.ts';
+import type { TableWriter } from '../write/table-writer.ts';
 import type { InsertRowsCommand, InsertRowsResult } from './insert-command.ts';
 import { type InsertRequest, insertBatchKey } from './insert-kind.ts';
 

@@ -18,7 +18,7 @@ import type { KeyHasher } from '../keys/key-hasher.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { TableWriter } from '../write/branch-queue.ts';
+import type { TableWriter } from '../write/table-writer.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
 import { type KeyedRows, type MergeRowsCommand, type MergeRowsResult, readSourceKeys } from './merge-command.ts';

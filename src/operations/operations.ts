@@ -22,7 +22,7 @@ import type { TableOwners } from '../table/table-owners.ts';
 import { VersionPins } from '../table/version-pins.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { TableWriter } from '../write/branch-queue.ts';
+import { TableWriter } from '../write/table-writer.ts';
 import { TableHandover } from './table-handover.ts';
 
 interface StartDeps {

@@ -13,7 +13,7 @@ import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { OwnedWork } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import type { TableWriter } from '../write/branch-queue.ts';
+import type { TableWriter } from '../write/table-writer.ts';
 import { recoverTables, takeOverBranches } from './recovery.ts';
 
 interface HandoverDeps {

@@ -32,7 +32,7 @@ import { TableLocks } from '#src/table/table-locks.ts';
 import type { TableOwners } from '#src/table/table-owners.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsSource, Metrics } from '#src/telemetry/metrics.ts';
-import { TableWriter } from '#src/write/branch-queue.ts';
+import { TableWriter } from '#src/write/table-writer.ts';
 import type { WriteKinds } from '#src/write/write.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
