@@ -56,7 +56,7 @@ export class TableAccess {
     this.#whileStorageAnswers = whileStorageAnswers;
   }
 
-  /** `TableNotFound`; why it cannot be read, where a program has written a dataset for a declared table. */
+  /** It takes what a program of files has written for a declared table (`adopted`). `TableNotFound`; why that cannot be read. */
   async find(table: TableRef): Promise<TableRecord> {
     const record = await this.known(table);
     return record.state === 'declared' ? this.adopted(record) : record;

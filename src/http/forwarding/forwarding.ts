@@ -81,18 +81,6 @@ export class Forwarding {
     });
   }
 
-  /** What the other replicas answer to a request with this body, but for those that cannot be reached, or do not answer soon. */
-  async askOthers(request: Omit<ForwardedRequest, 'body'>, body: string): Promise<readonly ForwardedAnswer[]> {
-    const late = new AbortController();
-    // A look-up needs no answer of a replica that stands still.
-    const cancel = this.#deps.clock.schedule(2_000, () => late.abort(new ExchangeEnded('no answer in time')));
-    const signal = AbortSignal.any([request.signal, late.signal]);
-    const asked = this.#deps.others().map((replica) => {
-      return this.#deps.hop.forward(withText({ ...request, signal }, body), replica).catch(() => undefined); // compensated: it has nothing to say
-    });
-    return (await Promise.all(asked).finally(cancel)).filter((answer) => answer !== undefined);
-  }
-
   /** A process that stands still keeps its connections: what it does not answer ends when it has lost its lease. */
   async #whileAlive(request: ForwardedRequest, owner: ReplicaAddress): Promise<ForwardedAnswer> {
     const { hop, clock, others } = this.#deps;
@@ -126,6 +114,18 @@ export class Forwarding {
       cancel();
       stopListening();
     }
+  }
+
+  /** What the other replicas answer to a request with this body, but for those that cannot be reached, or do not answer soon. */
+  async askOthers(request: Omit<ForwardedRequest, 'body'>, body: string): Promise<readonly ForwardedAnswer[]> {
+    const late = new AbortController();
+    // A look-up needs no answer of a replica that stands still.
+    const cancel = this.#deps.clock.schedule(2_000, () => late.abort(new ExchangeEnded('no answer in time')));
+    const signal = AbortSignal.any([request.signal, late.signal]);
+    const asked = this.#deps.others().map((replica) => {
+      return this.#deps.hop.forward(withText({ ...request, signal }, body), replica).catch(() => undefined); // compensated: it has nothing to say
+    });
+    return (await Promise.all(asked).finally(cancel)).filter((answer) => answer !== undefined);
   }
 }
 

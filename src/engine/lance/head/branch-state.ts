@@ -1,6 +1,6 @@
 /**
  * Whether this engine may read and write the newest version of a branch: checked when a dataset is opened, and when its folder
- * has changed since (`dataset-head.ts`). The engine itself checks too late, or never: with the manifest in memory it counts
+ * has changed since (`HeadWatch.look`). The engine itself checks too late, or never: with the manifest in memory it counts
  * rows whose files are missing, and commits to a folder that has lost its versions.
  *
  * Throws `TableDamaged`, which names what is missing or torn, with the path in `internal` for the log alone, and

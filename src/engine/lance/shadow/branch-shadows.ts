@@ -64,7 +64,7 @@ export class BranchShadows {
     }
   }
 
-  /** As `HeadCommits.view`. */
+  /** As `History.view`. */
   view(version: number, columns: readonly string[], limits: ChangeLimits): ColumnView | undefined {
     const { versionsFolder, uri, views } = this.#parts;
     const found = readManifest(versionsFolder, version);

@@ -51,7 +51,7 @@ export interface TableStorage {
   branch(location: Location, branch: BranchName | undefined): BranchStorage;
   /** As `LanceEngine.requireStorage`. */
   requireUsable(): Promise<void>;
-  /** As `Engine.reachStorage`. */
+  /** As `LanceEngine.reachStorage`. */
   reach(): Promise<void>;
   space(): Promise<Space | undefined>;
   isVacant(location: Location): Promise<boolean>;
