@@ -79,7 +79,7 @@ const orderOfSubRooms = {
   catalog: ['migrations', 'queries', 'sqlite', 'postgres'],
   operations: ['indexes', 'tags', 'branches', 'tables', 'namespaces', 'rows', 'columns', 'transact'],
   merge: ['key-index', 'strategy'],
-  maintenance: ['observe', 'decide', 'act'],
+  maintenance: ['act'],
   auth: ['tokens', 'policy'],
   endpoint: ['body'],
   http: ['body', 'openapi', 'forwarding', 'admission', 'routes'],
