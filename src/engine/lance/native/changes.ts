@@ -32,8 +32,27 @@ export async function runStep(
       const { numDeletedRows, version } = await table.delete(step.where);
       return { ...nothing, numDeletedRows, version };
     }
-    default:
-      return { ...nothing, version: await changeColumns(table, step, file) };
+    case 'add columns': {
+      const columns = step.columns.map(({ name, value }) => ({ name, valueSql: value }));
+      return { ...nothing, version: (await table.addColumns(columns)).version };
+    }
+    case 'add null columns':
+      return { ...nothing, version: (await table.addColumnsWithSchema(file)).version };
+    case 'alter columns': {
+      const alterations = step.alterations.map(({ path, rename, isNullable: nullable, dataType }) => ({
+        ...{ path, rename, nullable, dataType },
+      }));
+      return { ...nothing, version: (await table.alterColumns(alterations)).version };
+    }
+    case 'drop columns':
+      return { ...nothing, version: (await table.dropColumns([...step.columns])).version };
+    case 'update field metadata': {
+      const updates = step.updates.map(({ path, metadata, isWhole: replace }) => ({ path, metadata, replace }));
+      return { ...nothing, version: (await table.updateFieldMetadata(updates)).version };
+    }
+    case 'drop index':
+      await table.dropIndex(step.name);
+      return { ...nothing, version: await table.version() };
   }
 }
 
@@ -61,35 +80,6 @@ function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBu
 }
 
 const filterOf = (action: true | Filtered): CheckedSql | undefined => (action === true ? undefined : action.filter);
-
-type ColumnStep = Exclude<ChangeStep, { kind: 'merge' | 'append' | 'overwrite' | 'update' | 'delete' }>;
-
-/** Returns the version that it made. */
-async function changeColumns(table: NativeTable, step: ColumnStep, file: IpcFile): Promise<number> {
-  switch (step.kind) {
-    case 'add columns': {
-      const columns = step.columns.map(({ name, value }) => ({ name, valueSql: value }));
-      return (await table.addColumns(columns)).version;
-    }
-    case 'add null columns':
-      return (await table.addColumnsWithSchema(file)).version;
-    case 'alter columns': {
-      const alterations = step.alterations.map(({ path, rename, isNullable: nullable, dataType }) => ({
-        ...{ path, rename, nullable, dataType },
-      }));
-      return (await table.alterColumns(alterations)).version;
-    }
-    case 'drop columns':
-      return (await table.dropColumns([...step.columns])).version;
-    case 'update field metadata': {
-      const updates = step.updates.map(({ path, metadata, isWhole: replace }) => ({ path, metadata, replace }));
-      return (await table.updateFieldMetadata(updates)).version;
-    }
-    case 'drop index':
-      await table.dropIndex(step.name);
-      return table.version();
-  }
-}
 
 /** What errors of the step are translated as, and how its SQL is called in them. */
 export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly filter: string } {
