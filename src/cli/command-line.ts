@@ -72,9 +72,12 @@ function inEnvironment(flag: string, { env }: CliContext): Found | undefined {
 
 function positionalProblems(expected: readonly string[], given: readonly string[]): readonly string[] {
   const missing = expected.slice(given.length).filter((name) => !name.startsWith('['));
+  // A shell has nothing for a variable that is not set.
+  const empty = given.flatMap((text, at) => (text === '' ? [expected[at] ?? expected.at(-1)] : []));
   const surplus = expected.at(-1)?.endsWith('…') ? [] : given.slice(expected.length);
   return [
     ...missing.map((name) => `${name} is missing`),
+    ...empty.map((name) => `${name} is empty`),
     ...surplus.map((argument) => `unexpected argument ${JSON.stringify(argument)}`),
   ];
 }

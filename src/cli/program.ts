@@ -24,7 +24,7 @@ export function programOf(
   const program = new Program('lancegate')
     .description('A service for Lance tables over HTTP, and commands that work with it.')
     .usage('COMMAND [flags]')
-    .version(`lancegate ${version}`, '--version', 'Print the version.')
+    .version(`lancegate ${version}`, '-v, --version', 'Print the version.')
     .helpOption('-h, --help', 'Show help.')
     .helpCommand('help [command]', 'Shows help of a command.')
     .addHelpText('after', afterHelp)

@@ -96,7 +96,7 @@ describe('commands that ask a service', () => {
 
     test('query takes a filter, columns, an order, a vector, a version', async () => {
       assert.deepEqual(await lines('query', 'people', '--where', 'id = 2', '--columns', 'name'), [{ name: 'Hopper' }]);
-      assert.deepEqual(await lines('query', 'people', '--order-by', 'id:DESC', '--columns', 'id', '--limit', '1'), [
+      assert.deepEqual(await lines('query', 'people', '--order-by', 'id DESC', '--columns', 'id', '--limit', '1'), [
         { id: 2 },
       ]);
       assert.deepEqual(await lines('query', 'people', '--version', '1', '--where', 'id=2', '--columns', 'name'), [
@@ -263,6 +263,11 @@ describe('commands that ask a service', () => {
     test('is given no more arguments than a command takes', async () => {
       assert.match((await run(['tables', 'a', 'b'])).stderr, /unexpected argument "b"/);
       assert.match((await run(['restore', 'a'])).stderr, /--to is required/);
+      for (const args of [
+        ['show', ''],
+        ['tables', ''],
+      ])
+        assert.match((await run(args)).stderr, /^lancegate: \[?[A-Z]+\]? is empty\n$/);
       assert.match((await run(['query', 'a', '--vector', '1,x'])).stderr, /--vector: "1,x" is not accepted/);
     });
   });

@@ -30,7 +30,7 @@ const order: ValueType<{ readonly column_name: string; readonly ascending: boole
   arity: 'one',
   secret: false,
   parse(raw) {
-    const [, column, direction] = /^(.+?)(?::(asc|desc))?$/is.exec(raw) ?? [];
+    const [, column, direction] = /^(.+?)(?:(?::| +)(asc|desc))?$/is.exec(raw) ?? [];
     return column === undefined ? undefined : { column_name: column, ascending: direction?.toLowerCase() !== 'desc' };
   },
   show: ({ column_name, ascending }) => `${column_name}:${ascending ? 'asc' : 'desc'}`,
