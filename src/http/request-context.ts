@@ -62,7 +62,7 @@ export class RequestContext implements AnswerHead {
   readonly body: RequestBody;
   /** The client's, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
-  /** Answers the request; set as soon as it is admitted. */
+  /** Makes the answer; set as soon as the request is admitted. */
   handler = (): Promise<Answer> =>
     Promise.reject(new LancegateError('Internal', 'a request is answered before it is admitted'));
   readonly #deps: RequestContextDeps;
@@ -216,22 +216,22 @@ export class RequestContext implements AnswerHead {
     return this.#request.originalUrl;
   }
 
-  answer(answer: Answer): FastifyReply | Promise<FastifyReply> {
+  send(answer: Answer): FastifyReply | Promise<FastifyReply> {
     if ('status' in answer) {
       void this.#reply.code(answer.status).headers(answer.headers);
       this.note(answer.audit);
-      return this.#send(answer.text);
+      return this.#sendWhole(answer.text);
     }
     if (answer.contentType !== undefined) void this.#reply.type(answer.contentType);
-    if ('bytes' in answer) return this.#answerBytes(answer);
+    if ('bytes' in answer) return this.#sendBytes(answer);
     if (answer.audit !== undefined) this.note(answer.audit);
-    return this.#send(answer.text);
+    return this.#sendWhole(answer.text);
   }
 
-  #answerBytes({ bytes, audit }: BytesAnswer): FastifyReply | Promise<FastifyReply> {
+  #sendBytes({ bytes, audit }: BytesAnswer): FastifyReply | Promise<FastifyReply> {
     if (!(bytes instanceof Uint8Array)) return this.#stream(bytes, audit);
     this.note({ ...audit(), sentBytes: bytes.length });
-    return this.#send(asBuffer(bytes));
+    return this.#sendWhole(asBuffer(bytes));
   }
 
   /**
@@ -273,7 +273,7 @@ export class RequestContext implements AnswerHead {
     this.#refused(refusal);
     const { status, headers, body } = this.#render(refusal);
     void this.#reply.code(status).headers(headers).type('application/json');
-    return this.#send(JSON.stringify(body));
+    return this.#sendWhole(JSON.stringify(body));
   }
 
   #refused(refusal: LancegateError): void {
@@ -296,7 +296,7 @@ export class RequestContext implements AnswerHead {
    * Where a part of the body is missing, the answer is sent in full, and the connection ends later: see `discard`. A client
    * that is to return keeps its connection if only a little of the body is missing.
    */
-  #send(content: string | Buffer): FastifyReply {
+  #sendWhole(content: string | Buffer): FastifyReply {
     this.#isAnswered = true;
     this.#scope?.close();
     this.body.close();

@@ -85,7 +85,7 @@ function createHttpServer(deps: HttpDeps) {
   for (const file of files)
     app.get(file.path, async ({ context }) => {
       for (const [name, value] of Object.entries(file.headers)) context.setHeader(name, value);
-      return context.answer(await file.answer());
+      return context.send(await file.answer());
     });
   refuseUnrouted(app, [...healthRoutes, outermost, ...files, ...routes]);
   const stopListening = (): void => {
@@ -163,7 +163,7 @@ function addRoute(app: FastifyInstance, route: Route): void {
     method: [...route.methods],
     url: route.path,
     config: { route },
-    handler: async ({ context }) => context.answer(await context.handler()),
+    handler: async ({ context }) => context.send(await context.handler()),
   });
 }
 
@@ -200,11 +200,11 @@ function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, deps: 
     return { contentType: 'application/json', text: JSON.stringify(health) };
   };
   const options = { config: { isProbe: true } };
-  app.get('/healthz', options, ({ context }) => context.answer(answer({ status: 'alive', version })));
+  app.get('/healthz', options, ({ context }) => context.send(answer({ status: 'alive', version })));
   app.get('/readyz', options, async ({ context }) => {
     if (pipeline.isLeaving) return context.refuse(new LancegateError('SlowDown', 'the service is stopping'));
     await requireReady();
-    return context.answer(answer({ status: 'ready' }));
+    return context.send(answer({ status: 'ready' }));
   });
 }
 
