@@ -22,6 +22,50 @@ const JsonMap = Type.Optional(
 
 const createParameters = { mode: choiceOf(createModes), properties: JsonMap, storage_options: JsonMap };
 
+export const createTablePath = '/v1/table/:id/create';
+
+const CreatedTable = arrowAnswer({
+  location: Type.String(),
+  version: Version,
+  storage_options: StringMap,
+  properties: StringMap,
+  transaction_id: Type.Optional(Type.String()),
+});
+
+export const createTableRoute = arrowRoute(createTable, {
+  path: createTablePath,
+  action: 'CreateTable',
+  summary: 'Creates a table of rows',
+  query: createParameters,
+  answers: CreatedTable,
+  body: 'arrow-chunks',
+  makesTable: true,
+  parameters: ({ query }, branch) => {
+    refuseBranch(branch);
+    return readCreateParameters(query);
+  },
+  furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
+  mode: ({ mode }) => mode,
+  async answer(operation, { table, parameters, source, idempotency, scope, access }) {
+    const requireDescribe = () => access.require('DescribeTable', { kind: 'table', table });
+    const command = { table, ...parameters, requireDescribe, source, idempotency };
+    const { isReplay, ...result } = await operation(command, scope);
+    const fields = {
+      location: result.location,
+      version: result.version,
+      storage_options: result.storageOptions,
+      properties: result.properties,
+      ...(result.transactionId === undefined ? {} : { transaction_id: result.transactionId }),
+    };
+    const audit = {
+      version: result.version,
+      insertedRows: result.numInsertedRows,
+      transactionId: result.transactionId,
+    };
+    return { fields, isReplay, audit };
+  },
+});
+
 export const readCreateParameters = (query: QueryOf<keyof typeof createParameters>): CreateParameters => ({
   mode: query.one('mode', (text) => parseChoice(text ?? '', 'mode', createModes)) ?? 'create',
   properties: readProperties(query, 'properties'),
@@ -74,47 +118,3 @@ export function checkStorageOptions(options: Properties): Properties {
   }
   return options;
 }
-
-export const createTablePath = '/v1/table/:id/create';
-
-const CreatedTable = arrowAnswer({
-  location: Type.String(),
-  version: Version,
-  storage_options: StringMap,
-  properties: StringMap,
-  transaction_id: Type.Optional(Type.String()),
-});
-
-export const createTableRoute = arrowRoute(createTable, {
-  path: createTablePath,
-  action: 'CreateTable',
-  summary: 'Creates a table of rows',
-  query: createParameters,
-  answers: CreatedTable,
-  body: 'arrow-chunks',
-  makesTable: true,
-  parameters: ({ query }, branch) => {
-    refuseBranch(branch);
-    return readCreateParameters(query);
-  },
-  furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
-  mode: ({ mode }) => mode,
-  async answer(operation, { table, parameters, source, idempotency, scope, access }) {
-    const requireDescribe = () => access.require('DescribeTable', { kind: 'table', table });
-    const command = { table, ...parameters, requireDescribe, source, idempotency };
-    const { isReplay, ...result } = await operation(command, scope);
-    const fields = {
-      location: result.location,
-      version: result.version,
-      storage_options: result.storageOptions,
-      properties: result.properties,
-      ...(result.transactionId === undefined ? {} : { transaction_id: result.transactionId }),
-    };
-    const audit = {
-      version: result.version,
-      insertedRows: result.numInsertedRows,
-      transactionId: result.transactionId,
-    };
-    return { fields, isReplay, audit };
-  },
-});
