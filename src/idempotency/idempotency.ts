@@ -188,6 +188,55 @@ export class Idempotency {
     });
   }
 
+  async #locked<Result>({ owner, key }: Keyed, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+    const name = JSON.stringify([owner, key]);
+    // Clients retry one at a time; a client of which more requests wait has gone wrong.
+    const lock = this.#locks.get(name) ?? new ReadWriteLock(15, 'requests with this Idempotency-Key');
+    this.#locks.set(name, lock);
+    try {
+      const release = await lock.acquire('exclusive', signal);
+      try {
+        return await work();
+      } finally {
+        release();
+      }
+    } finally {
+      if (lock.isIdle && this.#locks.get(name) === lock) this.#locks.delete(name);
+    }
+  }
+
+  /** Undefined for a key that is new, has expired, or stands for a commit that was not made. */
+  async #firstAnswer<Result>(keyed: Keyed, signal: AbortSignal): Promise<Result | undefined> {
+    const known = await this.#catalog.findKeyed(keyed.owner, keyed.key);
+    if (known === undefined || known.expiresAtMs <= this.#clock.nowMs()) return undefined;
+    if (!('answer' in known)) {
+      const holding = this.#owners?.hold(known.ref);
+      if (holding !== undefined) {
+        await firstOf(holding, signal); // what its last owner left is settled then
+        return this.#firstAnswer(keyed, signal);
+      }
+      if (await this.#wasNotMade(known)) return undefined;
+    }
+    if (known.requestDigest !== keyed.requestDigest) throw otherContent('parameters');
+    if (known.bodyDigest !== (await keyed.request()).bodyDigest) throw otherContent('body');
+    if (!('answer' in known))
+      throw new LancegateError(
+        'OutcomeUnknown',
+        'the first request with this Idempotency-Key was interrupted while it committed, and whether its rows are in the table is not known; it was not applied again',
+      );
+    return JSON.parse(known.answer) as Result;
+  }
+
+  async #work<Result>(keyed: Keyed, work: (keyed: Keyed) => Promise<Result>): Promise<Result> {
+    try {
+      return await work(keyed);
+    } catch (error) {
+      const wroteNothing = error instanceof LancegateError && error.entry.written === 'nothing';
+      if (wroteNothing) await this.#catalog.withdrawIntent(keyed);
+      throw error;
+    }
+  }
+
   /**
    * As `once`, of `work` that may record its answer itself: in a transaction that is given `answered`, and whose refusals it throws.
    * Otherwise the answer is recorded right after the work. `Internal` where it could not be: the work is done then, and a retry does
@@ -248,55 +297,6 @@ export class Idempotency {
         { table: ref, branch, baseVersion },
         'the outcome of a write with an Idempotency-Key is unknown',
       );
-    }
-  }
-
-  async #locked<Result>({ owner, key }: Keyed, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
-    const name = JSON.stringify([owner, key]);
-    // Clients retry one at a time; a client of which more requests wait has gone wrong.
-    const lock = this.#locks.get(name) ?? new ReadWriteLock(15, 'requests with this Idempotency-Key');
-    this.#locks.set(name, lock);
-    try {
-      const release = await lock.acquire('exclusive', signal);
-      try {
-        return await work();
-      } finally {
-        release();
-      }
-    } finally {
-      if (lock.isIdle && this.#locks.get(name) === lock) this.#locks.delete(name);
-    }
-  }
-
-  /** Undefined for a key that is new, has expired, or stands for a commit that was not made. */
-  async #firstAnswer<Result>(keyed: Keyed, signal: AbortSignal): Promise<Result | undefined> {
-    const known = await this.#catalog.findKeyed(keyed.owner, keyed.key);
-    if (known === undefined || known.expiresAtMs <= this.#clock.nowMs()) return undefined;
-    if (!('answer' in known)) {
-      const holding = this.#owners?.hold(known.ref);
-      if (holding !== undefined) {
-        await firstOf(holding, signal); // what its last owner left is settled then
-        return this.#firstAnswer(keyed, signal);
-      }
-      if (await this.#wasNotMade(known)) return undefined;
-    }
-    if (known.requestDigest !== keyed.requestDigest) throw otherContent('parameters');
-    if (known.bodyDigest !== (await keyed.request()).bodyDigest) throw otherContent('body');
-    if (!('answer' in known))
-      throw new LancegateError(
-        'OutcomeUnknown',
-        'the first request with this Idempotency-Key was interrupted while it committed, and whether its rows are in the table is not known; it was not applied again',
-      );
-    return JSON.parse(known.answer) as Result;
-  }
-
-  async #work<Result>(keyed: Keyed, work: (keyed: Keyed) => Promise<Result>): Promise<Result> {
-    try {
-      return await work(keyed);
-    } catch (error) {
-      const wroteNothing = error instanceof LancegateError && error.entry.written === 'nothing';
-      if (wroteNothing) await this.#catalog.withdrawIntent(keyed);
-      throw error;
     }
   }
 
