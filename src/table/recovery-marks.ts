@@ -55,6 +55,15 @@ export class RecoveryMarks {
     await this.#owners.confirm(table.ref);
   }
 
+  async #mark(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
+    const key = keyOf(tableId, branch);
+    await dataset.sync();
+    const acknowledgedVersion = await dataset.version();
+    const { storageSession } = this.#engine;
+    await this.#catalog.markOpenForWriting({ tableId, branch, acknowledgedVersion, storageSession });
+    this.#opened.set(key, { tableId, branch, durableVersion: acknowledgedVersion });
+  }
+
   /** As of `beforeCommit`, before versions are removed: the operator may need those of a branch that has gone back. */
   async requireNotBehind(
     { id, ref }: Pick<TableRecord, 'id' | 'ref'>,
@@ -67,36 +76,6 @@ export class RecoveryMarks {
   /** To be called before a change that is no commit: it is not stopped by what the next owner commits. `WriterMoved`. */
   async confirm(table: TableRef): Promise<void> {
     await this.#owners.confirm(table);
-  }
-
-  async #mark(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
-    const key = keyOf(tableId, branch);
-    await dataset.sync();
-    const acknowledgedVersion = await dataset.version();
-    const { storageSession } = this.#engine;
-    await this.#catalog.markOpenForWriting({ tableId, branch, acknowledgedVersion, storageSession });
-    this.#opened.set(key, { tableId, branch, durableVersion: acknowledgedVersion });
-  }
-
-  /**
-   * Makes the dataset's version durable, and the one that recovery goes back to: for commits without a recorded transaction, such
-   * as those of maintenance. To be called before older versions are pruned.
-   */
-  async acknowledge(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
-    await this.afterCommit(tableId, branch, dataset);
-    await this.#catalog.acknowledgeVersion(tableId, branch, await dataset.version());
-  }
-
-  /** Under the table's exclusive lock, when the branch is gone. */
-  async remove(tableId: TableId, branch: BranchName): Promise<void> {
-    await this.#catalog.closeBranch(tableId, branch, true);
-    this.#behind?.forget(tableId); // other branches are found again by the next write to them
-    this.#opened.delete(keyOf(tableId, branch));
-  }
-
-  async #close({ tableId, branch }: Opened): Promise<void> {
-    await this.#catalog.closeBranch(tableId, branch);
-    this.#opened.delete(keyOf(tableId, branch));
   }
 
   /**
@@ -120,10 +99,26 @@ export class RecoveryMarks {
   }
 
   /**
+   * Makes the dataset's version durable, and the one that recovery goes back to: for commits without a recorded transaction, such
+   * as those of maintenance. To be called before older versions are pruned.
+   */
+  async acknowledge(tableId: TableId, branch: BranchName | undefined, dataset: Snapshot & BranchHead): Promise<void> {
+    await this.afterCommit(tableId, branch, dataset);
+    await this.#catalog.acknowledgeVersion(tableId, branch, await dataset.version());
+  }
+
+  /**
    * To be called when it is not known whether a commit was made. It may be on its way yet, and the next owner, or the next start, has
    * to fence it off (P6). So the branch stays on the list, unless this process looks first: then it enters it anew.
    */
   doubt(tableId: TableId, branch: BranchName | undefined): void {
+    this.#opened.delete(keyOf(tableId, branch));
+  }
+
+  /** Under the table's exclusive lock, when the branch is gone. */
+  async remove(tableId: TableId, branch: BranchName): Promise<void> {
+    await this.#catalog.closeBranch(tableId, branch, true);
+    this.#behind?.forget(tableId); // other branches are found again by the next write to them
     this.#opened.delete(keyOf(tableId, branch));
   }
 
@@ -142,6 +137,11 @@ export class RecoveryMarks {
   /** Once no commit is under way or will follow. */
   async closeAll(): Promise<void> {
     for (const opened of this.#opened.values()) await this.#close(opened);
+  }
+
+  async #close({ tableId, branch }: Opened): Promise<void> {
+    await this.#catalog.closeBranch(tableId, branch);
+    this.#opened.delete(keyOf(tableId, branch));
   }
 }
 
