@@ -4,7 +4,7 @@
  * list, and finds most mistakes, with their position. It is not the engine's parser: what it accepts may still be refused
  * there. No recursion, and each token is looked at once.
  */
-import type { CheckedSql } from '../kernel/checked-sql.ts';
+import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { Cost, Frame, type FrameKind } from './cost.ts';
 import { type ArgumentRule, argumentRules, keywordCalls } from './functions.ts';
@@ -23,7 +23,7 @@ export function checkFilter(
     const sql = new TokenReader(text, sqlLimits, doubleQuotes);
     new FilterReader(sql, allowed).read();
     // In parentheses the engine cannot pass over what follows an expression that ended early.
-    return `(${sql.forEngine()})` as CheckedSql;
+    return ownSql(`(${sql.forEngine()})`);
   } catch (error) {
     if (!(error instanceof SqlMistake)) throw error;
     throw invalidInput(`${parameter}: ${error.message} (${positionOf(error.at, text)})`, error);

@@ -1,5 +1,6 @@
 /** The thread of `FileWriter`. */
 import { parentPort } from 'node:worker_threads';
+import { codeOf } from '../../../kernel/errors.ts';
 import type { WriteOrder, WriteOutcome } from './file-writer.ts';
 import { writeFiles } from './version-commit.ts';
 
@@ -8,8 +9,7 @@ function outcomeOf({ id, files }: WriteOrder): WriteOutcome {
     writeFiles(files);
     return { id, failure: undefined };
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    return { id, failure: { code, message } };
+    return { id, failure: { code: codeOf(error), message: error instanceof Error ? error.message : String(error) } };
   }
 }
 

@@ -83,7 +83,7 @@ export class FolderStore implements ObjectStore {
 
   /** Lance never changes a file, so a hard link is as good as a copy, and takes no space. */
   async copy(from: string, to: string): Promise<void> {
-    const [source, target] = [from, to].map((key) => join(this.#parts.root, key)) as [string, string];
+    const [source, target] = [join(this.#parts.root, from), join(this.#parts.root, to)];
     await mkdir(dirname(target), { recursive: true });
     try {
       await link(source, target);

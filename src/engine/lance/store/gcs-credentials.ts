@@ -10,6 +10,7 @@ import {
   JWT,
   UserRefreshClient,
 } from 'google-auth-library';
+import { isObject } from '../../../kernel/json-bounds.ts';
 import type { StoreOptions } from './store-options.ts';
 import { StoreUnusable } from './store-unusable.ts';
 
@@ -132,7 +133,7 @@ async function keyIn(options: StoreOptions): Promise<Key | undefined> {
 
 function parsedKey(text: string, source: string): Key {
   const key = jsonIn(text);
-  if (typeof key === 'object' && key !== null && !Array.isArray(key)) return key as Key;
+  if (isObject(key)) return key;
   throw new StoreUnusable(`${source} is not a JSON object`);
 }
 
