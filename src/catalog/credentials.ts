@@ -56,7 +56,7 @@ export interface ApiKeyRecords {
 
 /** One document with the keys of an issuer, in JSON. A program that reads it can mint a token for any principal. */
 export interface IssuerKeyRecords {
-  /** For the operator, where a sentence begins. */
+  /** Operators read it at the start of a sentence. */
   readonly name: string;
   /** Changes whenever the document does. */
   signature(): Promise<string>;
@@ -70,6 +70,6 @@ export interface IssuerKeyRecords {
 
 export interface Credentials extends AsyncDisposable {
   readonly apiKeys: ApiKeyRecords;
-  /** Of the own issuer. */
+  /** The own issuer signs with these. */
   readonly issuerKeys: IssuerKeyRecords;
 }

@@ -308,7 +308,7 @@ export interface KeyedRequestCatalog {
   forgetKeys(atMs: number, limit: number): Promise<number>;
 }
 
-/** Which branches may hold commits that were not acknowledged. */
+/** It knows which branches may hold commits that were not acknowledged. */
 export interface OpenBranchCatalog {
   /**
    * Says before the first commit to a branch that commits may follow which are never acknowledged, if this process ends
@@ -331,7 +331,7 @@ export interface OpenBranchCatalog {
   closeBranch(tableId: TableId, branch: BranchName | undefined, isGone?: boolean): Promise<void>;
   /** The newest acknowledged version of the branch, open or closed; 0 where none is known. */
   acknowledgedVersion(tableId: TableId, branch: BranchName | undefined): Promise<number>;
-  /** Of all closed branches. */
+  /** It lists all closed branches. */
   acknowledgedBranches(): Promise<readonly AcknowledgedBranch[]>;
 }
 

@@ -40,7 +40,7 @@ export interface OwnedNames {
   epochOf(ref: TableRef): number | undefined;
 }
 
-/** Which replica lives until when. A replica that has not renewed its lease in time is gone. */
+/** It knows which replica lives until when. A replica that has not renewed its lease in time is gone. */
 export interface ReplicaCatalog {
   renewLease(lease: Lease): Promise<void>;
   endLease(replica: string): Promise<void>;
@@ -84,7 +84,7 @@ export interface RootMove {
   readonly replica: string;
 }
 
-/** Where the tables of all replicas are: a path or a URI. */
+/** It knows where the tables of all replicas are: a path or a URI. */
 export interface StorageRootCatalog {
   /** The root that the catalog has; `first` where it had none. */
   agreeOnRoot(first: string): Promise<string>;

@@ -33,7 +33,7 @@ function readIfThere(path: string): string | undefined {
 interface RootOfReplica {
   /** An absolute path, or a URI, without a slash at its end. */
   readonly root: string;
-  /** Where the operator says that all files came from. */
+  /** The operator says that all files came from there. */
   readonly movedFrom: string | undefined;
   readonly replica: string;
 }

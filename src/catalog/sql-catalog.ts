@@ -124,7 +124,7 @@ export function sqlCatalog(session: SqlSession, newId: NewId, requireOwned?: Req
   };
 }
 
-/** With the answer to a keyed request, where there is one. */
+/** Records the answer to a keyed request with it, where there is one. */
 async function andAnswer<Done>(
   db: CatalogDb,
   work: Promise<Done>,
@@ -138,7 +138,7 @@ async function andAnswer<Done>(
 type AnsweredTable = AnswerOf<TableRecord>;
 type AnsweredNamespace = AnswerOf<NamespaceRecord>;
 
-/** Which namespaces exist. */
+/** These know which namespaces exist. */
 const namespaceMethods = ({ reading, writing, writingInRoom }: Methods): NamespaceCatalog & DatabaseCatalog => ({
   createNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
     andAnswer(db, createNamespace(db, path, properties), answered),
@@ -168,7 +168,7 @@ async function dropNamespace(db: CatalogDb, path: NamespacePath): Promise<void> 
   await databases.noteDatabase(db, path);
 }
 
-/** Which tables exist. */
+/** These know which tables exist. */
 function tableMethods(
   { reading, writing, writingInRoom, insisting, owning }: Methods,
   newId: NewId,

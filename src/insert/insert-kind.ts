@@ -49,7 +49,7 @@ class InsertBatch implements WriteBatch {
   readonly numRows: number;
   readonly on = [];
   readonly #requests: Some<InsertRequest>;
-  /** Of each request, unless one has more rows than a chunk. */
+  /** Each request has one, unless it has more rows than a chunk. */
   readonly #chunks: readonly IpcChunk[];
   #chunk: IpcChunk | undefined;
   #prepared: PreparedRows | undefined;

@@ -142,7 +142,7 @@ class InsertRows {
     return access.onFilesOf(created, () => this.#insertInto(created, command, arriving.first, scope, request));
   }
 
-  /** Of a table that was declared when the rows began to arrive. */
+  /** The table was declared when the rows began to arrive. */
   async #insertInto(
     created: TableRecord,
     command: InsertRowsCommand,

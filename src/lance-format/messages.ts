@@ -24,7 +24,7 @@ export const manifest = messageTable({
   /** Name of the file; empty without one. */
   transactionFile: text(12),
   writerVersion: bytes(13),
-  /** In a table with stable row ids: the first that no row has had. */
+  /** A table with stable row ids has it: the first that no row has had. */
   nextRowId: uint(14),
   dataFormat: bytes(15),
   /** Entries of a map: `mapEntry`. */
@@ -40,7 +40,7 @@ export const manifest = messageTable({
   transactionSectionOfLance14: uint(23),
 });
 
-/** Of a map from texts to texts, or to bytes. */
+/** A map from texts to texts, or to bytes, has these. */
 export const mapEntry = messageTable({ key: text(1), value: text(2) });
 
 export const field = messageTable({
@@ -55,14 +55,14 @@ export const field = messageTable({
   /** Entries of a map: `mapEntry`. */
   metadata: repeated(bytes(10)),
   isPrimaryKey: flag(12),
-  /** In a primary key of several columns, from 1. */
+  /** A column of a primary key of several has it, from 1. */
   primaryKeyPosition: uint(13),
 });
 
-/** Of the program that wrote the manifest. */
+/** The program that wrote the manifest is named here. */
 export const writerVersion = messageTable({ library: text(1), version: text(2) });
 
-/** Of the data files. */
+/** All data files have this format. */
 export const dataFormat = messageTable({ fileFormat: text(1), version: text(2) });
 
 export const timestamp = messageTable({ seconds: uint(1), nanoseconds: uint(2) });
@@ -104,7 +104,7 @@ export const deletionFile = messageTable({
   baseId: uint(7),
 });
 
-/** Which version created, or last changed, the rows of a fragment one after the other. */
+/** It says which version created, or last changed, the rows of a fragment one after the other. */
 export const rowVersions = messageTable({ runs: repeated(bytes(1)) });
 
 export const rowVersionRun = messageTable({ span: bytes(1), version: uint(2) });
@@ -139,7 +139,7 @@ export const index = messageTable({
   uuid: bytes(1),
   fieldIds: packed(2),
   name: text(3),
-  /** Of the dataset the index was built from. */
+  /** The index was built from this version of the dataset. */
   datasetVersion: uint(4),
   /** Ids of the fragments it covers, as a Roaring bitmap. */
   coverage: bytes(5),
@@ -151,10 +151,10 @@ export const index = messageTable({
   files: repeated(bytes(10)),
 });
 
-/** Of any kind of index, by the name of its type. */
+/** Any kind of index has these, under the name of its type. */
 export const indexDetails = messageTable({ type: text(1), value: bytes(2) });
 
-/** Of a vector index; the hints are a map of texts. */
+/** A vector index has these; the hints are a map of texts. */
 export const vectorDetails = messageTable({ hints: repeated(bytes(9)) });
 
 export const indexFile = messageTable({ path: text(1), sizeBytes: uint(2) });

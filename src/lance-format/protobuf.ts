@@ -24,9 +24,9 @@ type Fields = Readonly<Record<string, MessageField>>;
 
 interface MessageTable<Known extends Fields> {
   readonly fields: Known;
-  /** In the order of the table. */
+  /** They stand in the order of the table. */
   readonly all: readonly NamedField[];
-  /** By their numbers. */
+  /** Each stands at its number. */
   readonly known: readonly (NamedField | undefined)[];
 }
 

@@ -8,9 +8,9 @@ import { MalformedFile } from './protobuf.ts';
 const maxListed = 4096;
 const bitmapBytes = 8192;
 const cookie = { plain: 12346, withRuns: 12347 } as const;
-/** With runs, a flag for each container follows the cookie and the count. */
+/** If there are runs, a flag for each container follows the cookie and the count. */
 const runFlagsAt = 4;
-/** With runs, offsets are left out below this many containers. */
+/** If there are runs, offsets are left out below this many containers. */
 const minContainersWithOffsets = 4;
 
 /** The values that have the same upper 16 bits, `high`. */
@@ -68,7 +68,7 @@ export function bitmapOf(chunks: readonly (ChunkValues | undefined)[]): Buffer {
   return bytes;
 }
 
-/** Of values in ascending order. */
+/** `values` ascend. */
 export function bitmapOfValues(values: readonly number[]): Buffer {
   const chunks: (ChunkValues | undefined)[] = [];
   for (const [high, of] of Map.groupBy(values, (value) => value >>> 16)) {
@@ -144,7 +144,7 @@ function containerAt(bytes: Buffer, headerAt: number, start: number, isRuns: boo
   return { form: count > maxListed ? 'bitmap' : 'list', high, count, start, end: start + containerBytes(count) };
 }
 
-/** From `at` on; returns where it ended. A generator would take ten times as long. */
+/** Writes from `at` on and returns where it ended. A generator would take ten times as long. */
 function putValues(bytes: Buffer, { form, high, start, end }: Container, values: Uint32Array, at: number): number {
   const first = high * 2 ** 16;
   let next = at;

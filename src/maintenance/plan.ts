@@ -180,7 +180,7 @@ export const keysToIndex = (
     ? []
     : keys.filter((key) => !hasIndexOn(layout, key) && isIndexable(schema, key)).map(btreeOn);
 
-/** Of another kind than those that find equal values, an index is of no use to a merge. */
+/** An index of a kind that does not find equal values is of no use to a merge. */
 export const hasIndexOn = ({ indexes }: Pick<Layout, 'indexes'>, column: string): boolean =>
   indexes.some(
     ({ columns: [only, ...others], spec }) =>

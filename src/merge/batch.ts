@@ -14,7 +14,7 @@ import { requireTime, type WriteRequest } from '../write/write.ts';
 
 /** Rows to be merged that were received and checked. */
 export interface MergeOfRows extends Pick<WriteRequest, 'branch' | 'scope'> {
-  /** At least one; all of them are columns of the table and of the source. */
+  /** There is at least one; all are columns of the table and of the source. */
   readonly on: readonly FieldPath[];
   readonly spec: Omit<MergeSpec, 'on'>;
   readonly chunk: IpcChunk;
@@ -98,7 +98,7 @@ export class Batch {
     return this.first.spec.whenNotMatchedInsertAll;
   }
 
-  /** Not under a filter: what a row becomes depends on the row then. */
+  /** A filter makes it none: what a row becomes depends on the row then. */
   get isUpsert(): boolean {
     return this.first.spec.whenMatchedUpdateAll === true && this.inserts;
   }
@@ -250,7 +250,7 @@ function distinctRows(requests: Some<MergeOfRows>): DistinctRows {
   return { parts: kept.parts, keys, keyOf, firstRequest, nullRows };
 }
 
-/** Which row of each key is kept. */
+/** It decides which row of each key is kept. */
 class KeptRows {
   readonly #requests: readonly MergeOfRows[];
   readonly #masks: (Uint8Array | undefined)[];

@@ -54,7 +54,7 @@ async function readStored(batch: Batch, read: ReadRows): Promise<StoredStructs> 
   const structs = names.map((name) => ({ name, expression: sqlFieldPath({ segments: [name] }) }));
   const keyPaths = keyColumns.map(({ name }) => ({ segments: [name] }));
   const parts: IpcChunk[] = [];
-  /** For each key of the batch its row among those that were read, or -1. */
+  /** It has for each key of the batch its row among those that were read, or -1. */
   const rowOfKey = new Int32Array(sought.keys.size).fill(-1);
   let rows = 0;
   let bytes = 0;

@@ -18,7 +18,7 @@ export interface MergeFlags {
 export interface MergeRowsCommand {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
-  /** At least one; no two alike. */
+  /** There is at least one, and no two are alike. */
   readonly on: readonly FieldPath[];
   readonly flags: MergeFlags;
   /** false forbids the index; true leaves it to the service. */

@@ -58,7 +58,7 @@ export class MergeKind implements WriteKind<MergeRequest> {
     };
   }
 
-  /** Of the head, or of a later version: then the commit is overtaken. */
+  /** It reads the head, or a later version: then the commit is overtaken. */
   async #complete(sent: Batch, head: Head): Promise<Batch> {
     const found = sent.isByKeys ? (await this.#keyIndex.at(head, sent.first))?.find(sent.keys) : undefined;
     const addresses = found && [...found.rows.values()].map(addressOf);

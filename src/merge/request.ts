@@ -153,7 +153,7 @@ class MergeRows {
     return this.#submit(created, command, { ...source, checked: schema, absent: [] }, scope);
   }
 
-  /** With no rows to merge with, the table is created with the provided data. */
+  /** There are no rows to merge with, so the table is created with the rows of the source. */
   async #materialise(
     declared: TableRecord,
     { chunk, keyed }: ReadySource,

@@ -49,7 +49,7 @@ export interface OwnedWork {
 }
 
 export interface TableOwners extends FindsOwner {
-  /** To be called once, before any other method. */
+  /** The caller calls it once, before any other method. */
   start(work: OwnedWork): Promise<void>;
   /**
    * To be called when requests are taken, at this URL. Nothing is claimed before it resolves. `reachStorage` resolves when the storage

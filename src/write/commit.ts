@@ -362,7 +362,7 @@ async function isBehind({ dataset, version, turn }: Head): Promise<boolean> {
   return (await dataset.version()) !== version;
 }
 
-/** Not at the deadline, nor because the service is stopping. */
+/** A deadline, or a service that is stopping, does not count. */
 const hasEndedReader = (error: unknown): error is LancegateError =>
   error instanceof LancegateError &&
   error.kind === 'ReaderDied' &&

@@ -150,7 +150,7 @@ export class PendingWrites {
   }
 }
 
-/** For how much of the time since the last call (0 to 1) the event loop was busy. */
+/** It says for how much of the time since the last call (0 to 1) the event loop was busy. */
 type LoopUse = () => number;
 
 export function loopUse(): LoopUse {

@@ -19,7 +19,7 @@ import type { CountsSource } from '../telemetry/metrics.ts';
 /** A write that was received and checked, and waits for the branch's lock. */
 export interface WriteRequest {
   readonly kind: 'merge' | 'insert' | 'change' | 'index';
-  /** For its transaction record. */
+  /** Its transaction record has it. */
   readonly operation: WriteOperation;
   /** The table that the write was checked against. */
   readonly table: TableRecord;
@@ -42,7 +42,7 @@ export interface SchemaFit {
 
 /** What one write did. */
 export interface WriteTotals extends MergeTotals {
-  /** Of each of its operations, in their order, where a write has several. */
+  /** A write of several operations has those of each, in their order. */
   readonly each?: readonly MergeTotals[];
 }
 

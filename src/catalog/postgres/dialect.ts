@@ -22,9 +22,9 @@ import { ServerWatch } from './server-watch.ts';
 
 export interface PoolLimits {
   readonly maxConnections: number;
-  /** For a connection to become free, or be made. */
+  /** A connection has to be free, or made, within this time. */
   readonly acquireWithinMs: number;
-  /** For one statement; longer ones are ended, on both sides. */
+  /** One statement may take so long; longer ones are ended, on both sides. */
   readonly statementWithinMs: number;
   /** Between two statements of a transaction: a process that stands still keeps its locks no longer. */
   readonly idleWithinMs: number;
@@ -110,7 +110,7 @@ class CatalogClient implements PostgresPoolClient {
     this.#client.release(isDiscarded || this.#isLost);
   }
 
-  /** Of several statements in one text, the result of the last. */
+  /** Several statements in one text have the result of the last. */
   async #query(sql: string, parameters: readonly unknown[]): Promise<pg.QueryResult> {
     if (this.#isLost) throw new ConnectionLost('the connection was lost before');
     const late = Promise.withResolvers<never>();
@@ -183,7 +183,7 @@ class CatalogDriver extends PostgresDriver {
     ].join('; ');
   }
 
-  /** In one round trip. */
+  /** One round trip begins it with its settings. */
   override async beginTransaction(connection: DatabaseConnection, settings: TransactionSettings): Promise<void> {
     const start = `start transaction isolation level ${settings.isolationLevel ?? 'read committed'}`;
     const { rows } = await connection.executeQuery<Begun>(CompiledQuery.raw(`${start}; ${this.#begin}`));

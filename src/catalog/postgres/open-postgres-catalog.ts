@@ -138,7 +138,7 @@ interface DatabaseAddress {
 
 interface DatabaseConnection {
   readonly config: ClientConfig;
-  /** For the operator; without the password. */
+  /** Operators read it; it lacks the password. */
   readonly name: string;
 }
 

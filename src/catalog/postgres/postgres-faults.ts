@@ -13,7 +13,7 @@ export class NoConnection extends ConnectionLost {}
 /** The connection was lost between a `COMMIT` and its answer: the transaction took place or not. */
 export class CommitUnanswered extends Error {
   override readonly name = 'CommitUnanswered';
-  /** Of the transaction, for `pg_xact_status`. */
+  /** `pg_xact_status` knows the transaction by it. */
   readonly transactionId: string;
   /** When that server was started: another one may know another transaction by this id. */
   readonly serverStart: string;

@@ -5,10 +5,10 @@ import type { CatalogDb, CatalogSchema } from '../queries/catalog-db.ts';
 import type { SqlSession } from '../sql-catalog.ts';
 import { CommitUnanswered, ConnectionLost, faultOf, NoConnection, refusalOf } from './postgres-faults.ts';
 
-/** From 0 up to 1, as `Math.random` gives. */
+/** It returns numbers from 0 up to 1, as `Math.random` does. */
 export type Random = () => number;
 
-/** Of those who contend for one name one wins each time, so this many may contend. */
+/** One of those who contend for a name wins each time, so this many may contend. */
 const mostRounds = 64;
 /** The longest pause before a transaction that was overtaken is repeated. */
 const longestPauseMs = 100;
@@ -152,7 +152,7 @@ export class PostgresSession implements SqlSession {
   }
 }
 
-/** On another connection, where one was had and was lost. */
+/** It repeats the work on another connection, where one was had and was lost. */
 async function onceMore<Result>(work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();

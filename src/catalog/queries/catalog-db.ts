@@ -103,13 +103,13 @@ export interface IdempotencyKeyRow {
 interface ReplicaRow {
   readonly id: string;
   readonly address: string;
-  /** By the clock of the database. */
+  /** The clock of the database decides. */
   readonly expires_at_ms: number;
   /** 1 once it hands over what it owns. */
   readonly is_leaving: number;
 }
 
-/** Which replica writes to what has this name. */
+/** The replica that writes to what has this name. */
 interface TableOwnerRow {
   readonly path: FullPath;
   /** null where no replica does. */

@@ -2,7 +2,7 @@
 import type { NamespacePath, ObjectName } from '../../kernel/ids.ts';
 import { type CatalogDb, namespacePathOf } from './catalog-db.ts';
 
-/** Of the namespace at this path, if it is one of the root. */
+/** Remembers the namespace at this path, if it is one of the root. */
 export async function noteDatabase(db: CatalogDb, path: NamespacePath): Promise<void> {
   const [name, ...others] = path;
   if (name !== undefined && others.length === 0) await insert(db, [name]);

@@ -1,4 +1,4 @@
-/** Where the tables of replicas are: one row, which the first replica writes. */
+/** One row says where the tables of replicas are; the first replica writes it. */
 
 import type { Replica, RootMove } from '../replica-port.ts';
 import type { CatalogDb } from './catalog-db.ts';

@@ -41,7 +41,7 @@ export function refusalOf(error: unknown): LancegateError {
   return new LancegateError('Internal', 'The catalog failed.', { cause: error, internal });
 }
 
-/** Of a file of the catalog that this service writes itself: an error of `node:fs`. */
+/** `error` is one of `node:fs`, of a file of the catalog that this service writes itself. */
 export function fullDiskOf(error: unknown): LancegateError {
   const code = codeOf(error);
   const isFull = code === 'ENOSPC' || code === 'EDQUOT';

@@ -208,7 +208,7 @@ interface CatalogHolder {
   readonly startedAt: string;
   /** What runs, such as `lancegate serve`. */
   readonly command: string;
-  /** Where it listens, once it does. */
+  /** The process listens there, once it does. */
   readonly url?: string | undefined;
   /** Whether it accepts tokens that `lancegate token` mints; undefined before it listens. */
   readonly acceptsOwnTokens?: boolean;

@@ -30,7 +30,7 @@ export interface ResolvedLocation {
   readonly spelling: Spelling;
 }
 
-/** Where datasets are: under one root. */
+/** It knows where datasets are, all under one root. */
 export interface Locations {
   /** undefined on object stores. */
   space(): Promise<Space | undefined>;
@@ -136,7 +136,7 @@ export interface BranchRecovery {
   readonly storageSession: string;
   /** Undoes what a branch has of commits that were cut short (P1). Meanwhile nothing else may use the dataset. */
   recover(request: RecoverRequest): Promise<Recovery>;
-  /** By a listing; 0 where there is none. */
+  /** A listing finds it; 0 where there is none. */
   newestVersion(branch: Pick<RecoverRequest, 'location' | 'branch'>): Promise<number>;
 }
 

@@ -30,7 +30,7 @@ export interface TextOptions {
   readonly lowerCase: boolean;
   readonly stem: boolean;
   readonly removeStopWords: boolean;
-  /** In place of those of the language. */
+  /** They take the place of those of the language. */
   readonly customStopWords?: readonly string[] | undefined;
   readonly asciiFolding: boolean;
   readonly minNgramLength: number;

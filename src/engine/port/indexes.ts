@@ -1,7 +1,7 @@
 /** An index of one version. Where Lance does not say, undefined. */
 export interface IndexDescription {
   readonly name: string;
-  /** Of its first segment. */
+  /** Its first segment has this id. */
   readonly uuid: string | undefined;
   /** Field paths. */
   readonly columns: readonly string[];
@@ -22,7 +22,7 @@ export interface IndexStatistics {
   readonly indexedRows: number;
   readonly unindexedRows: number;
   readonly type: string;
-  /** Of a vector index. */
+  /** Only a vector index has one. */
   readonly distanceType: string | undefined;
   readonly parts: number | undefined;
 }

@@ -34,7 +34,7 @@ export interface Ordering {
 
 /** The rows nearest to vectors. Of several vectors each has its own rows, and `query_index` says whose they are. */
 export interface NearestSpec {
-  /** At least one; all of one length. */
+  /** There is at least one, and all have one length. */
   readonly vectors: Some<readonly number[]>;
   /** A field path. Undefined is the column that takes vectors of this length. */
   readonly column: string | undefined;

@@ -39,16 +39,16 @@ export interface RowsToRead extends ChangeLimits {
   readonly rows: readonly RowAddressSql[] | undefined;
 }
 
-/** Of this version; of a dataset that only this service writes to, of the newest one. */
+/** Reads this version; of a dataset that only this service writes to, the newest one. */
 export type ReaderReading = RowsToRead & Pick<ReaderChange, 'store' | 'location' | 'branch' | 'version'>;
 
 /** Does in another process what the engine computes for a client: native code may die of it (P12). */
 export interface ReaderChanges {
-  /** With the contract of `EngineWrites.change`. Settles only when nothing can still commit. */
+  /** It has the contract of `EngineWrites.change`, and settles only when nothing can still commit. */
   change(change: ReaderChange): Promise<MergeCounts>;
   /** Why the version cannot be read, in words for its writer; undefined where it can. */
   fault(trial: VersionTrial): Promise<string | undefined>;
-  /** To be read to the end, or left. */
+  /** The caller reads it to the end, or leaves it. */
   read(reading: ReaderReading): AsyncIterable<IpcFile>;
 }
 

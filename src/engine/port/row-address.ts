@@ -1,4 +1,4 @@
-/** Where rows are stored, and where they are after a commit. */
+/** Addresses say where rows are stored, and changes where they are after a commit. */
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import type { Branded, Properties } from '../../kernel/ids.ts';
@@ -61,7 +61,7 @@ export interface StagedSource {
 
 export interface Replaced {
   readonly version: number;
-  /** Where the new rows are, in their order. */
+  /** The new rows are in these, in their order. */
   readonly fragments: readonly { readonly id: number; readonly rows: number }[];
 }
 

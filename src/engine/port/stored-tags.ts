@@ -10,9 +10,9 @@ export interface StoredTag {
   /** RFC 3339; undefined where it is not known. */
   readonly createdAt: string | undefined;
   readonly updatedAt: string | undefined;
-  /** Of the request that wrote the tag; undefined if another program did. */
+  /** The request that wrote the tag has it; undefined if another program did. */
   readonly requestId: string | undefined;
-  /** Of other programs. */
+  /** Other programs wrote it. */
   readonly metadata: Properties;
 }
 

@@ -34,7 +34,7 @@ export interface IndexFacts {
 
 export interface VersionRange {
   readonly from: number;
-  /** Not in the range; `Infinity` where it is open. */
+  /** It is the first that is not in the range; `Infinity` where that is open. */
   readonly before: number;
 }
 

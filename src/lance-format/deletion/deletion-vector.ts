@@ -55,7 +55,7 @@ export class DeletionVector {
     return true;
   }
 
-  /** Of a row that is deleted. */
+  /** The row is deleted. */
   remove(offset: number): void {
     this.#chunks[offset >>> 16]?.remove(offset & 0xffff);
     this.#count -= 1;
@@ -101,7 +101,7 @@ export class DeletionVector {
     return bitmapOf(this.#chunks.map((chunk) => chunk?.values));
   }
 
-  /** With room for one more. */
+  /** The chunk has room for one more. */
   #chunkFor(offset: number): ListedChunk | BitChunk {
     const index = offset >>> 16;
     const found = this.#chunks[index] ?? new ListedChunk(Math.min(this.#rows - index * rowsPerChunk, rowsPerChunk));
@@ -120,7 +120,7 @@ export class DeletionVector {
 /** Deleted rows in order, while a list of them takes less memory than bits. Files have the same list. */
 class ListedChunk {
   readonly #rows: number;
-  /** With room for more. */
+  /** It has room for more. */
   #deleted = new Uint16Array(2);
   #count = 0;
 
@@ -136,7 +136,7 @@ class ListedChunk {
     return overhead.object + overhead.array + this.#deleted.byteLength;
   }
 
-  /** Not a copy. */
+  /** They are no copy. */
   get values(): ChunkValues {
     return { list: this.#deleted.subarray(0, this.#count) };
   }
@@ -208,7 +208,7 @@ class BitChunk {
     return overhead.object + 2 * overhead.array + this.#bits.byteLength * (1 + 1 / wordsPerBlock);
   }
 
-  /** Not a copy. */
+  /** They are no copy. */
   get values(): ChunkValues {
     return { bits: this.#bits, count: this.count };
   }
@@ -241,7 +241,7 @@ class BitChunk {
     return count + bitsSet((bits[word] ?? 0) & ((1 << (row & 31)) - 1));
   }
 
-  /** Not a copy. */
+  /** They are no copy. */
   toBits(): Uint32Array {
     return this.#bits;
   }

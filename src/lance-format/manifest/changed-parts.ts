@@ -8,9 +8,9 @@ import { mostFieldId } from './stored-columns.ts';
 export interface ChangedParts {
   /** All fragments where the columns or the format are others. */
   readonly fragments: readonly { readonly id: number; readonly rows: number }[];
-  /** By name. */
+  /** They are listed by name. */
   readonly indexes: readonly string[];
-  /** By name: each that has a field which the version before has not. */
+  /** The names of those that have a field which the version before has not. */
   readonly columns: readonly string[];
 }
 
@@ -95,7 +95,7 @@ function requireNames(fields: readonly Uint8Array[]): void {
   }
 }
 
-/** Where rows have identifiers besides their addresses, all have. */
+/** If some rows have identifiers besides their addresses, all have. */
 function requireRowIds(fragments: readonly Uint8Array[]): void {
   const known = fragments.map((each) => decode(fragment, each, ['id', 'rowIds', 'externalRowIds']));
   const without = known.filter(({ rowIds, externalRowIds }) => (rowIds ?? externalRowIds) === undefined);

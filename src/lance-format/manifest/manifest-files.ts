@@ -1,4 +1,4 @@
-/** Where the files of a dataset and its branches are: manifests, and what they name. */
+/** Paths of the files of a dataset and its branches: manifests, and what they name. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +13,7 @@ export const branchFolder = (datasetPath: string, branch: string | undefined): s
 export const isBranchName = (name: string): boolean =>
   name.split('/').every((segment) => /^[\p{Alphabetic}\p{N}._-]+$/u.test(segment) && !/^\.+$/.test(segment));
 
-/** Where a dataset keeps one file per branch. */
+/** A dataset keeps one file per branch there. */
 export const branchRecords = (datasetPath: string): string => join(datasetPath, '_refs', 'branches');
 
 /** The file that says a branch exists, and from where. */
@@ -138,7 +138,7 @@ const folderOf: Readonly<Record<FileKind, string>> = {
   rowIds: '',
 };
 
-/** Of a base path; undefined on other storage. */
+/** The path that a base path names; undefined on other storage. */
 export function localPath(base: string): string | undefined {
   if (base.startsWith('/')) return base;
   return base.startsWith('file:///') ? fileURLToPath(base) : undefined;

@@ -37,7 +37,7 @@ export interface VersionIdentity {
 
 export interface NewVersion {
   readonly version: number;
-  /** Of the manifest file. */
+  /** The manifest file has these. */
   readonly bytes: Buffer;
   readonly transaction: Buffer;
   /** The name of its file. */
@@ -101,12 +101,12 @@ export interface DeletionFile {
 /** Fragments that give way, by their ids, to those that are staged under `after`. */
 export interface MovedGroup {
   readonly before: readonly number[];
-  /** With the rows that were deleted since they were staged. */
+  /** Their deletions have those of the rows that were deleted since they were staged. */
   readonly after: readonly { readonly id: number; readonly deletions: DeletionFile | undefined }[];
 }
 
 interface Replacement extends VersionIdentity {
-  /** By fragments: those whose rows are all deleted go. */
+  /** Each fragment has its own; those whose rows are all deleted go. */
   readonly deletions: ReadonlyMap<number, DeletionFile | 'all rows'>;
   /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. */
   readonly staged: Buffer;
@@ -257,7 +257,7 @@ const placesOf = (groups: readonly MovedGroup[] = [], added: readonly AddedFragm
 /** A transaction does not say which ids new fragments get. */
 const withoutId = ({ bytes }: StoredBytes): Buffer => edit(fragment, bytes, { id: undefined });
 
-/** In the mode in which whole rows are written anew. */
+/** The update is of the mode in which whole rows are written anew. */
 function updateOf(
   deletions: Replacement['deletions'],
   updated: ReadonlyMap<number, Uint8Array>,
@@ -306,14 +306,14 @@ function pairedIds(source: readonly Uint8Array[], target: readonly Uint8Array[])
   return ids;
 }
 
-/** Of a top-level column it is no id. */
+/** The parent of a top-level column has no id. */
 function parentIn(ids: ReadonlyMap<number, number>, parentId: bigint | undefined): bigint | undefined {
   const into = ids.get(Number(parentId ?? 0n));
   if (into === undefined) return parentId;
   return into === 0 ? undefined : BigInt(into);
 }
 
-/** By themselves, or of no meaning for files. */
+/** These are compared by themselves, or mean nothing for files. */
 const notOfFiles = (['id', 'parentId', 'isNullable', 'isPrimaryKey', 'primaryKeyPosition'] as const).map(
   (name) => field.fields[name].number,
 );
@@ -346,7 +346,7 @@ export function ifNotReplaceable<Answer>(error: unknown, answer: Answer): Answer
 
 export const deletionFilesFlag = 1n;
 export const basePathsFlag = 16n;
-/** With the second file format before it had a version, and a table configuration. */
+/** They include the second file format before it had a version, and a table configuration. */
 const knownFlags = deletionFilesFlag | rowIdsFlag | 4n | 8n | basePathsFlag;
 
 const numbersOf = (names: readonly (keyof typeof fragment.fields)[]): readonly number[] =>
@@ -398,6 +398,6 @@ function hasPrimaryKey({ fields = [] }: Replaceable): boolean {
 
 const primaryKeyMetadata = 'lance-schema:unenforced-primary-key';
 
-/** In anything but its name: an extension type, too, says what a column holds. */
+/** It looks at all but the name: an extension type, too, says what a column holds. */
 const hasInMetadata = (encoded: Uint8Array, text: string): boolean =>
   Buffer.from(encoded).includes(text) && edit(field, encoded, { name: undefined }).includes(text);

@@ -143,7 +143,7 @@ function readArray(encoded: Uint8Array): NumberSegment {
 /** A range takes fewer bytes than so many numbers of an array. */
 const leastInRange = 8;
 
-/** In ranges where numbers follow one another, and in arrays between them. */
+/** Numbers that follow one another become ranges, and those between them arrays. */
 export function encodeNumbers(numbers: readonly number[]): Buffer {
   const segments: Buffer[] = [];
   let listed: number[] = [];

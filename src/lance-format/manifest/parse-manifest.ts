@@ -44,14 +44,14 @@ export interface StoredFragment {
   /** Deleted ones included. */
   readonly rows: number;
   readonly deletedRows: number;
-  /** Which of its rows are deleted; undefined if none is. */
+  /** It says which rows are deleted; undefined if none is. */
   readonly deletions: FileReference | undefined;
   /** Tells one deletion vector from another. */
   readonly deletionsId: bigint | undefined;
 }
 
 export interface StoredIndex {
-  /** Of the columns it is on. */
+  /** It is on the columns with these. */
   readonly fieldIds: readonly number[];
   /** The fragments it covers, by their ids, as a Roaring bitmap; undefined where the manifest does not say. */
   readonly coverage: Buffer | undefined;
@@ -63,7 +63,7 @@ export interface Manifest {
   readonly version: number;
   readonly committedAtMs: number;
   readonly featureFlags: bigint;
-  /** Of this version and all before it; undefined where no writer has noted it. */
+  /** It is the greatest of this version and all before it; undefined where no writer has noted it. */
   readonly maxFragmentId: number | undefined;
   /** The ids of top-level columns by name. */
   readonly fieldIds: ReadonlyMap<string, number>;
@@ -267,7 +267,7 @@ export function outlineOf(file: Buffer): ManifestOutline {
   return { readerFlags, writerFlags, indexNames: indexesIn(indexes).map(nameOfIndex) };
 }
 
-/** Of an encoded fragment. */
+/** The id in an encoded fragment. */
 export const fragmentId = (encoded: Uint8Array): number => decode(fragment, encoded, ['id']).id ?? 0;
 
 /** The encoded indexes of a section, if the manifest has one. */

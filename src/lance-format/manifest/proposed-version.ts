@@ -87,7 +87,7 @@ function checked(written: Buffer, { head, version, branch, older }: ProposalCont
 
 /** A fragment or an index, as programs of Lance write them, has some 16 bytes for each of its fields. */
 const leastBytesOfField = 12;
-/** Of a manifest of any size. */
+/** A manifest of any size may have so many. */
 const fewFields = 10_000;
 
 const mostFragmentId = 2 ** 32 - 1;

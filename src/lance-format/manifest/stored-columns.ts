@@ -17,7 +17,7 @@ const mostFields = 10_000;
 /** The engine gives new columns the ids after the largest, of 31 bits. */
 export const mostFieldId = 2 ** 30;
 const mostTypeBytes = 1_024;
-/** In one row, of lists of fixed size in one another. */
+/** One row of lists of fixed size in one another may have so many. */
 const mostValues = 2 ** 31;
 const known = ['name', 'id', 'parentId', 'logicalType'] as const;
 const noParent = 2n ** 64n - 1n;

@@ -120,7 +120,7 @@ function filesOf(encoded: Uint8Array, readVersion: number): readonly LiftedFile[
   return baseId === undefined ? [...moved, { from: name(from), to: name(Math.min(from, readVersion)) }] : moved;
 }
 
-/** Of an index whose files the engine wrote in the shadow. */
+/** The engine wrote the files of this index in the shadow. */
 function indexFolders(encoded: Uint8Array): readonly LiftedFile[] {
   const { baseId, uuid: identifier } = decode(index, encoded);
   if (baseId !== undefined) return [];
@@ -174,7 +174,7 @@ export function indexVersion(
   return { ...version, files: segments.flatMap(indexFolders) };
 }
 
-/** Of a vector index, also those that the engine wrote. */
+/** The vector index gets these, also where the engine wrote some. */
 function withHints(encoded: Uint8Array, hints: Readonly<Record<string, string>>): Uint8Array {
   const added = Object.entries(hints).map(([key, value]) => encode(mapEntry, { key, value }));
   if (added.length === 0) return encoded;

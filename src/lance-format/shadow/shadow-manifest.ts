@@ -25,9 +25,9 @@ export const baseIdIn = ({ basePaths = [] }: Pick<Decoded<typeof manifest>, 'bas
   basePaths.reduce((next, each) => Math.max(next, (decode(basePath, each).id ?? 0) + 1), 0);
 
 interface ShadowRequest {
-  /** Of the original, absolute. */
+  /** The original lies there; the path is absolute. */
   readonly folder: string;
-  /** Of the shadow: not less than the original's, and greater than any that its folder had. */
+  /** The shadow has it: it is not less than the original's, and greater than any that its folder had. */
   readonly version: number;
   /** Ids of fragments: the shadow has these and no others, and no indexes. Such a shadow is not lifted. */
   readonly only?: ReadonlySet<number>;

@@ -45,7 +45,7 @@ export class FoundRows {
   }
 }
 
-/** Where the rows of a batch will be that is not committed yet. */
+/** It knows where the rows of a batch will be that is not committed yet. */
 export class PlannedRows {
   readonly #keys: KeySet;
   readonly #fragments: Int32Array;
@@ -101,7 +101,7 @@ export class KeyIndex {
   isUsed = false;
   #isApplying = false;
   #isReleased = false;
-  /** Of commits under way, the newest first. */
+  /** Commits under way have planned these; the newest is first. */
   #planned: readonly PlannedRows[] = [];
 
   constructor(
@@ -246,7 +246,7 @@ export class KeyIndex {
     return rows.filter((row) => except === undefined || !isSame(row, except));
   }
 
-  /** Where a row is now that was seen at `address`; undefined where it is gone. */
+  /** Finds where a row is now that was seen at `address`; undefined where it is gone. */
   #rowNow(address: RowAddress | undefined): RowAddress | undefined {
     const now = address && this.#remaps.newAddressOf(address);
     return now !== undefined && this.tracked.has(now) ? now : undefined;

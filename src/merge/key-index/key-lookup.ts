@@ -83,7 +83,7 @@ export async function countSoughtRows(
   return rows;
 }
 
-/** Where the rows with the sought keys are. */
+/** Finds where the rows with the sought keys are. */
 export async function addressesByKey(
   dataset: Pick<Readable, 'select'>,
   sought: SoughtKeys,

@@ -66,7 +66,7 @@ export class InShadow {
     return mergeInto(this.#engine, target, batch, useIndex);
   }
 
-  /** Not where the rows that were there have to be looked for in the commit. */
+  /** It does nothing where the rows that were there have to be looked for in the commit. */
   async #note(
     batch: Batch,
     { dataset, note }: Head,
@@ -114,7 +114,7 @@ export const mergeAsStep = (engine: Datasets, target: MergeTarget, batch: Batch)
   mergeInto(engine, target, batch, false);
 
 interface MergeTarget {
-  /** Of the shadow. */
+  /** The shadow has these. */
   readonly columns: TableColumns;
   readonly shadow: Shadow;
 }

@@ -20,7 +20,7 @@ import { leavesOneRow } from './strategy.ts';
 import { type RowToWrite, WholeRows } from './whole-rows.ts';
 
 interface Target {
-  /** Of the shadow. */
+  /** The shadow has these. */
   readonly columns: TableColumns;
   readonly shadow: Shadow;
 }
@@ -107,7 +107,7 @@ async function passing(
   return rowsPassing({ engine, shadow, table: columns.schema, source: batch.chunk(), filter, limits }, updates);
 }
 
-/** Of the rows that no key of the source has. */
+/** Deletes, of the rows that no key of the source has, those that the request names. */
 async function deleteBySource(
   shadow: Shadow,
   { first: { spec } }: Batch,

@@ -35,7 +35,7 @@ const addressColumn = '__lancegate_address';
 const everyRow = ownSql('true');
 
 interface NestedTarget {
-  /** Of the shadow. */
+  /** The shadow has these. */
   readonly columns: TableColumns;
   readonly shadow: Shadow;
 }

@@ -19,7 +19,7 @@ import { pairedInEach } from '../../kernel/paired.ts';
 export interface RowToWrite {
   /** Its number in the source. */
   readonly source: number;
-  /** Where the row is that it updates. */
+  /** It updates the row at this address; undefined where it is new. */
   readonly old: RowAddressSql | undefined;
 }
 
@@ -50,7 +50,7 @@ export class NotAssembled extends Error {
   }
 }
 
-/** To be discarded. */
+/** Its user discards it. */
 export class WholeRows {
   readonly #table: TableColumns;
   readonly #read = new EncodedColumns();
@@ -74,7 +74,7 @@ export class WholeRows {
     return canEncode(chunk.schema.fields) && canEncode(schema.fields);
   }
 
-  /** In their order, part by part: each part takes little memory at once. */
+  /** The rows come in their order, part by part: each part takes little memory at once. */
   async *parts(rows: readonly RowToWrite[]): AsyncGenerator<IpcChunk, void, void> {
     const perRow = Math.max(1, leastRowBytes(this.#table.schema));
     let most = Math.max(1, Math.min(mostRowsAtOnce, Math.floor(mostBytesRead / 4 / perRow)));
@@ -148,7 +148,7 @@ class StoredRows {
     this.#read = read;
   }
 
-  /** With these columns, and the addresses behind them. */
+  /** The chunk has these columns, and the addresses behind them. */
   add(chunk: IpcChunk): void {
     const [addresses, ...read] = chunk.schema.fields.toReversed();
     const isSame = addresses?.name === '_rowid' && read.reverse().every((field, i) => isAs(field, this.#fields[i]));

@@ -29,7 +29,7 @@ export async function layoutOf(table: NativeTable, schema: Schema, file: Buffer)
   };
 }
 
-/** Of a version without indexes, by its manifest alone; undefined for any other. */
+/** The layout of a version without indexes, which its manifest alone says; undefined for any other. */
 export function plainLayoutOf(file: Buffer, schema: Schema): Layout | undefined {
   const { fragments, files, indexes } = parseManifest(file);
   if (indexes.length > 0) return undefined;
@@ -50,7 +50,7 @@ function factsOf(fragments: readonly StoredFragment[], schema: Schema): readonly
   return fragments.map(({ id, rows, deletedRows }) => ({ id: mayMove ? id : undefined, rows, deletedRows }));
 }
 
-/** By its metadata, also that of an extension type. */
+/** Its metadata says so, or that of its extension type. */
 const holdsBlobs = ({ metadata, children }: Field): boolean =>
   [...metadata].some(([key, value]) => key.includes('blob') || value.includes('blob')) || children.some(holdsBlobs);
 

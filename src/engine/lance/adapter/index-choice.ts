@@ -31,7 +31,7 @@ interface Sizes {
   readonly uncoveredFragments: number;
 }
 
-/** In nanoseconds of processor time, measured. */
+/** Each is in nanoseconds of processor time, and was measured. */
 const cost = {
   /** Opening one more fragment with all its columns. */
   uncoveredFragment: 150_000,

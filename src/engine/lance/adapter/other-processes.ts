@@ -9,7 +9,7 @@ import type { ColumnViewsParts } from '../shadow/column-views.ts';
 import type { DatasetBuilds, Surroundings } from './surroundings.ts';
 
 export interface ProcessPools {
-  /** Without it, what the engine computes for clients runs in this process. */
+  /** A reader has none: what the engine computes for clients runs there. */
   readonly readerChanges?: ReaderChanges | undefined;
   /** Without it, this process builds all indexes and compacts. */
   readonly builds?: Builds | undefined;
@@ -30,13 +30,13 @@ export class OtherProcesses {
     return this.#readers('scratch', location, undefined);
   }
 
-  /** Of a proposed version, by its name in the staging folder of a branch. */
+  /** Tries a proposed version, whose name is one in the staging folder of the branch. */
   trialsOf(location: Location, branch: BranchName | undefined): TryVersion | undefined {
     const { readerChanges } = this.#pools;
     return readerChanges && ((name, trial) => readerChanges.fault({ ...trial, ...shadowOf(location, branch, name) }));
   }
 
-  /** Of the shadows in the staging folder of a branch, by their names. */
+  /** They work on the shadows in the staging folder of a branch, which they know by name. */
   ofShadows(
     location: Location,
     branch: BranchName | undefined,

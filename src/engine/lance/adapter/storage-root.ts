@@ -14,7 +14,7 @@ const scheme = /^[a-z][a-z0-9+.-]*:\/\//i;
 /** Whether it is a URI: a root on an object store. */
 export const hasScheme = (pathOrUri: string): boolean => scheme.test(pathOrUri);
 
-/** Where a location lies: the folder a LanceDB connection opens, and the table's name in it. */
+/** A location lies in the folder that a LanceDB connection opens, under the name of the table. */
 interface FolderOfTable {
   readonly folderUri: string;
   readonly tableName: string;

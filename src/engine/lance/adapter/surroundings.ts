@@ -48,7 +48,7 @@ export type RequireReadable = (branch: BranchName | undefined, version?: number)
 export interface Surroundings {
   readonly requireReadable?: RequireReadable | undefined;
   readonly changeInReader?: ReaderOfDataset | undefined;
-  /** Without it `select` runs in this process. */
+  /** A reader has none: `select` runs there. */
   readonly readInReader?: ((rows: Omit<ReaderReading, OfDataset>) => AsyncIterable<IpcFile>) | undefined;
   readonly builds?: DatasetBuilds | undefined;
   /** undefined is main. */

@@ -1,4 +1,4 @@
-/** Where the versions of a branch are made: on a file system, or on an object store. */
+/** Versions of a branch are made here, on a file system or on an object store. */
 import { copyFileSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { codeOf, isOutcomeUnknown } from '../../../kernel/errors.ts';
@@ -12,7 +12,7 @@ import { commitVersion, inFolder, removeIfPossible } from './version-commit.ts';
 export interface CommitFile {
   /** The absolute path of a file, or of a folder with all that is in it; or the content. */
   readonly from: string | Uint8Array;
-  /** In the folder of the branch. */
+  /** The path is one in the folder of the branch. */
   readonly to: string;
 }
 
@@ -43,7 +43,7 @@ export interface VersionTurn {
  * of it can be seen; an error of which that is not certain is `Internal`.
  */
 export interface BranchCommits {
-  /** Where the engine finds the branch: the base path of its shadows. */
+  /** The engine finds the branch there; its shadows have it as a base path. */
   readonly uri: string;
   /** All files, or none. `pace`: as `FileWriter.write`. */
   place(files: readonly CommitFile[], pace?: Pace): PlacedFiles;

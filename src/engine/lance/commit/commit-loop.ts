@@ -22,7 +22,7 @@ export type Build<Built extends BuiltVersion> = (
 ) => Built | 'overtaken' | Promise<Built | 'overtaken'>;
 
 export interface CommitOptions<Built> {
-  /** By default the version at which the dataset is. */
+  /** It is the version at which the dataset is, unless it is given. */
   readonly head?: HeadManifest | undefined;
   readonly columns?: ColumnsAfter;
   /** It is built on so many heads at the most. */
@@ -56,7 +56,7 @@ export class CommitLoop {
     this.#parts = parts;
   }
 
-  /** Of the head, whose manifest can be read. */
+  /** The version of the head, whose manifest can be read. */
   version(): Promise<number> {
     return this.#parts.head.readableVersion();
   }

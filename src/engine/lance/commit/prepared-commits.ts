@@ -120,7 +120,7 @@ export async function prepareIndex(
   };
 }
 
-/** At so many a turn, reading the commits of a long build holds up no request. */
+/** Requests are served after so many, while the commits beside a long build are read. */
 const versionsPerTurn = 16;
 
 /** The commits to a branch that came after the version that an index is built from. */

@@ -22,7 +22,7 @@ interface ProposalParts {
   /** As `Locations.objectPathOf`, of the folder of the branch. */
   readonly objectPath: string;
   readonly store: ObjectStore;
-  /** Of the keys of the branch, with a slash at its end. */
+  /** All keys of the branch begin with it; it ends with a slash. */
   readonly prefix: string;
   readonly older: ProposalContext['older'];
   readonly staging: Pick<Staging, 'look'>;
@@ -38,7 +38,7 @@ export type TryVersion = (
   trial: Pick<VersionTrial, 'version' | 'toTry' | keyof ChangeLimits>,
 ) => Promise<string | undefined>;
 
-/** Of a table that had less. A manifest has some 100 bytes for each fragment and column. */
+/** A manifest has some 100 bytes for each fragment and column; one that had more already may keep its size. */
 const largestManifestBytes = 16 * 1_024 ** 2;
 /** What the programs of Lance call a manifest before it is that of a version. */
 const proposedName = /^\d{1,20}\.manifest-[\dA-Za-z-]{1,64}$/;
@@ -137,7 +137,7 @@ export class Proposals {
   }
 }
 
-/** Of no version: it has nothing, and is nowhere. */
+/** The manifest of no version has nothing, and is nowhere. */
 const noManifest = manifestFileOf(
   { message: Buffer.of(), indexes: undefined, transaction: undefined },
   Buffer.from('\0\0\0\0LANC'),

@@ -164,7 +164,7 @@ export class RowReplacement {
     }
   }
 
-  /** Of the commits of other programs since. */
+  /** Whether the commits of other programs since then keep them. */
   #keepsAddresses(after: number, { version }: HeadManifest): boolean {
     return keepsEveryAddress(this.#parts.versionsFolder, after, version);
   }

@@ -42,7 +42,7 @@ export class RowsInStaging {
     this.#placed = placedForGood;
   }
 
-  /** To where they were staged. */
+  /** Puts them back to where they were staged. */
   takeBack(): void {
     this.#takenBack = this.#placed?.takeBack() ?? this.#takenBack;
     this.#placed = undefined;
@@ -109,7 +109,7 @@ export class SourceInStaging implements StagedSource {
     return this.#read(dataset.name, { columns, where: undefined, rows: undefined, ...limits });
   }
 
-  /** For a commit that adds them. No part is appended any more. */
+  /** A commit adds them. No part is appended any more. */
   async rows(): Promise<RowsInStaging> {
     this.#rows ??= new RowsInStaging(Promise.resolve(this.staged()), await this.countRows());
     return this.#rows;

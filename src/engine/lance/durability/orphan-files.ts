@@ -1,4 +1,4 @@
-/** Which files of a dataset its manifests name, and the removal of those that none names. */
+/** Finds the files of a dataset that its manifests name, and removes those that none names. */
 import { type Dirent, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';

@@ -31,10 +31,10 @@ const requestsAtOnce = 32;
 
 export interface PrunedBranch {
   readonly store: ObjectStore;
-  /** Of the keys of the branch, with a slash at its end. */
+  /** All keys of the branch begin with it; it ends with a slash. */
   readonly prefix: string;
   readonly versionsFolder: string;
-  /** Of the versions that were read before. */
+  /** It has the versions that were read before. */
   readonly spans: FileSpans;
   /** undefined where each removal of versions searches for them, too. */
   orphansSearchedAtMs: number | undefined;

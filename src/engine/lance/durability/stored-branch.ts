@@ -19,7 +19,7 @@ import { type Confirm, ConfirmedRemovals } from './confirmed-removals.ts';
 export interface NewBranch {
   readonly name: BranchName;
   readonly parent: BranchName | undefined;
-  /** At which it begins. */
+  /** The branch begins at it. */
   readonly version: number;
 }
 

@@ -59,7 +59,7 @@ export async function inspectBranch(at: BranchPath, allFiles: boolean): Promise<
   return state;
 }
 
-/** By the manifest of its newest version alone. */
+/** The manifest of its newest version alone says it. */
 export function stateIn(
   version: number,
   { path, bytes }: { readonly path: string; readonly bytes: Buffer },
@@ -73,7 +73,7 @@ export function stateIn(
   return { version, writeRefusal: writeRefusalOf(outline), hasRowIds };
 }
 
-/** For a dataset that was open until now. */
+/** The dataset was open until now. */
 export const nothingLeft = (datasetPath: string): LancegateError => damaged('its folder is missing', datasetPath);
 
 const foldersOfDatasets = ['_versions', '_transactions', 'data'];

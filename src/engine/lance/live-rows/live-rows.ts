@@ -55,7 +55,7 @@ export class LiveRowMap implements LiveRows {
   readonly #versionsFolder: string;
   readonly #only: ReadonlySet<number> | undefined;
   #version = 0;
-  /** Of commits under way, the oldest first. */
+  /** Commits under way made them; the oldest is first. */
   #changes: (Writable<Omit<RowChanges, 'deleted'>> & { readonly deleted: RowAddress[] })[] = [];
   /** Whole: another table in the same folder may have a version of the same number, and the same fragments. */
   #manifest: Buffer | undefined;
@@ -154,7 +154,7 @@ export class LiveRowMap implements LiveRows {
     return this.#changes.findLast(({ planned }) => planned !== undefined)?.planned;
   }
 
-  /** Of the newest commit under way. Returns false if the row was deleted before. */
+  /** The newest commit under way deletes the row. Returns false if it was deleted before. */
   markDeleted(address: RowAddress): boolean {
     const isMarked = this.#fragments.get(address.fragment)?.deleted.add(address.offset) ?? false;
     if (isMarked) this.#changes.at(-1)?.deleted.push(address);
@@ -258,7 +258,7 @@ interface Source {
 /** A fragment that a compaction wrote. */
 interface NewFragment {
   readonly id: number;
-  /** Which rows of the group it has, deleted ones not counted. */
+  /** It has the rows of the group from here on, deleted ones not counted. */
   readonly start: number;
   readonly end: number;
   /** The offsets of those, where some of its rows are deleted. */

@@ -159,7 +159,7 @@ function vectorOf(type: VectorIndexType, details: StoredDetails): VectorOptions 
   };
 }
 
-/** With a tokenizer of code, or over parts of documents, the binding cannot build it again. */
+/** The binding cannot build one again that has a tokenizer of code, or is over parts of documents. */
 function textOf(details: StoredDetails): TextOptions | undefined {
   const { lance_tokenizer: kind = 'text', custom_stop_words: stopWords } = details;
   const unknown = ['index_operators', 'preserve_original', 'split_identifiers', 'split_on_numerics'];

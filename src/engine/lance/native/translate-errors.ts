@@ -12,7 +12,7 @@ import { evaluationRules, filterRules, queryRules, type Rule, rowNames } from '.
 
 const takenText = 'another program stored a table at the location of this one';
 
-/** Of main, which is undefined, or another branch. */
+/** `branch` is undefined for main. */
 export const nothingStored = (branch: string | undefined): LancegateError =>
   branch === undefined
     ? new LancegateError('TableNotFound', 'nothing is stored where the table should be')
@@ -284,14 +284,14 @@ export type EngineCall =
   | 'restore'
   | 'replace' // files and a manifest of our own become the next version, or the first
   | 'select'
-  /** Of a client. */
+  /** A client sent it. */
   | 'query'
   | 'count'
   | 'branch'
   /** Who calls it undoes what a failure leaves. */
   | 'new branch'
   | 'maintain'
-  /** In a shadow. */
+  /** It runs in a shadow. */
   | 'compaction'
   | 'index'
   | 'sync'

@@ -31,7 +31,7 @@ export interface BranchShadowsParts {
   /** As `BranchCommits`. */
   readonly uri: string;
   readonly loop: CommitLoop;
-  /** In a shadow, by its name. Without it, what clients wrote runs in this process. */
+  /** Runs a change in the shadow of this name. A reader has none: it runs the step itself. */
   readonly changeInReader: ((shadow: string, change: ShadowChange) => Promise<MergeCounts>) | undefined;
   readonly views: ColumnViews;
 }

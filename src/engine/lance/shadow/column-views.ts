@@ -24,7 +24,7 @@ import type { Original } from './shadow-folders.ts';
 export interface ColumnViewsParts {
   readonly stagingFolder: string;
   readonly connect: (folder: string) => Promise<NativeConnection>;
-  /** In a dataset of the staging folder, by its name. Without it they are read in this process. */
+  /** Reads the dataset of this name in the staging folder. A reader has none: it reads itself. */
   readonly readInReader: ((name: string, rows: RowsToRead) => AsyncIterable<IpcFile>) | undefined;
 }
 
@@ -53,7 +53,7 @@ export class ColumnViews {
     return view;
   }
 
-  /** Of a dataset in the staging folder, at its newest version. */
+  /** Reads a dataset in the staging folder, at its newest version. */
   async *read(name: string, rows: RowsToRead): AsyncIterable<IpcFile> {
     const { readInReader, connect, stagingFolder } = this.#parts;
     if (readInReader !== undefined) {

@@ -111,7 +111,7 @@ const onlyColumns = (): LancegateError =>
     'columns: some rows were inserted with no other column, and this table takes no such drop; set one of the others in those rows first',
   );
 
-/** At its deadline, or because its reader died. */
+/** Whether it ended at its deadline, or because its reader died. */
 const isCutShort = (error: unknown): error is LancegateError =>
   error instanceof LancegateError && (error.kind === 'TimedOut' || error.kind === 'ReaderDied');
 

@@ -14,11 +14,11 @@ import { engineCall, locationTaken } from '../native/translate-errors.ts';
 import type { BranchStorage } from '../storage/branch-storage.ts';
 
 interface NewTableParts {
-  /** To the staging folder. */
+  /** It leads to the staging folder. */
   readonly connection: NativeConnection;
   readonly storageOptions: Properties;
   readonly storage: Pick<BranchStorage, 'folder' | 'versionsFolder' | 'commits' | 'sync'>;
-  /** In the staging folder; never the same twice. */
+  /** The table has this name in the staging folder; it is never the same twice. */
   readonly stagedName: string;
   readonly fresh: Fresh;
 }

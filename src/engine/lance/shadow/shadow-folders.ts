@@ -63,7 +63,7 @@ export class ShadowFolders {
     if (this.#kept.get(branchFolder) === folder && folder.isUsable) folder.prepare(next);
   }
 
-  /** Of a dataset and its branches that are about to go. */
+  /** Forgets a dataset and its branches, which are about to go. */
   forgetBelow(datasetPath: string): void {
     for (const branchFolder of this.#kept.keys()) {
       if (branchFolder === datasetPath || branchFolder.startsWith(`${datasetPath}/`)) this.#forget(branchFolder);
@@ -100,7 +100,7 @@ export interface Original {
 
 interface ShadowFolderParts {
   readonly name: string;
-  /** Where the engine finds the branch. */
+  /** The engine finds the branch there. */
   readonly uri: string;
   /** The staging folder of the branch. */
   readonly stagingFolder: string;
@@ -122,7 +122,7 @@ interface ShadowFolderParts {
 export class ShadowFolder {
   readonly name: string;
   readonly path: string;
-  /** For `ReaderChange`: readers keep what they know of the folder. */
+  /** Readers keep what they know of the folder by it (`ReaderChange`). */
   readonly lineage = Symbol('shadow');
   readonly #parts: ShadowFolderParts;
   #table: NativeTable | undefined;
@@ -184,7 +184,7 @@ export class ShadowFolder {
     return this.#table;
   }
 
-  /** To be called after versions up to this one were made other than through `table`. */
+  /** The caller says that versions up to this one were made other than through `table`. */
   committedPastHandle(version: number): void {
     this.#isBehind = true;
     this.#versions = { ...this.#present(), newest: version };
@@ -198,7 +198,7 @@ export class ShadowFolder {
     return changesIn(this.#versionsFolder, version, this.newestVersion);
   }
 
-  /** Of this version and those after it, the newest last. */
+  /** The manifests of this version and those after it, the newest last. */
   manifestsSince(version: number): readonly Buffer[] {
     const versions = Array.from({ length: this.newestVersion - version + 1 }, (_, later) => version + later);
     return versions.flatMap((each) => readManifest(this.#versionsFolder, each)?.bytes ?? []);

@@ -1,4 +1,4 @@
-/** Where the files of tables are. What differs between a file system and an object store is behind these two interfaces alone. */
+/** The files of tables are here. What differs between a file system and an object store is behind these two interfaces alone. */
 import type { BranchName, Location } from '../../../kernel/ids.ts';
 import type { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { StoredVersion, VersionPage } from '../../port/dataset.ts';
@@ -17,11 +17,11 @@ export interface BranchStorage {
   readonly folder: string;
   readonly versionsFolder: string;
   readonly commits: BranchCommits;
-  /** With all files of the branch. */
+  /** It has all files of the branch. */
   readonly store: ObjectStore;
-  /** Of the keys of the branch, with a slash at its end. */
+  /** All keys of the branch begin with it; it ends with a slash. */
   readonly prefix: string;
-  /** Of those of its dataset. */
+  /** All keys of its dataset begin with it. */
   readonly datasetPrefix: string;
   /** Looks at the branch, and whether it may be read and written. `TableNotFound`, `TableBranchNotFound`, `TableDamaged`. */
   open(): Promise<HeadWatch>;

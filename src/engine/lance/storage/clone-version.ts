@@ -59,11 +59,11 @@ const notCloneable = (why: string, cause?: unknown): LancegateError =>
 
 interface Copy {
   readonly key: string;
-  /** In the folder of the clone. */
+  /** The file has this path in the folder of the clone. */
   readonly within: string;
 }
 
-/** But for the transaction: the clone's version was made by none. */
+/** It lacks the transaction: none made the version of the clone. */
 async function copiesOf(
   manifest: Manifest,
   { store, prefix }: BranchStorage,

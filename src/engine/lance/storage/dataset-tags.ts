@@ -4,13 +4,13 @@ import type { NewTag, StoredTag, Tags } from '../../port/stored-tags.ts';
 import { engineCall } from '../native/translate-errors.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 
-/** Where a tag keeps the id of the request that made it. */
+/** A tag keeps the id of the request that made it under this name. */
 const requestKey = 'lancegate:request-id';
 
 /** Each tag is an object, which is there or not. The engine reads and writes the same ones, but knows no exclusive create. */
 export class DatasetTags implements Tags {
   readonly #store: ObjectStore;
-  /** Of the keys of the dataset, without a slash at its end. */
+  /** All keys of the dataset begin with it; it has no slash at its end. */
   readonly #dataset: string;
 
   constructor(store: ObjectStore, dataset: string) {

@@ -34,12 +34,12 @@ interface FolderBranchParts extends DurableBranch {
   readonly branch: BranchName | undefined;
   readonly fileSync: FileSync;
   readonly writer: FileWriter;
-  /** Of the root. */
+  /** It has all files below the root. */
   readonly store: ObjectStore;
   readonly inRemoval: VersionsInRemoval;
 }
 
-/** On a file system, which keeps what was written only once it is synced. */
+/** A branch on a file system, which keeps what was written only once it is synced. */
 export class FolderBranch implements BranchStorage {
   readonly folder: string;
   readonly versionsFolder: string;
@@ -49,7 +49,7 @@ export class FolderBranch implements BranchStorage {
   readonly datasetPrefix: string;
   readonly #parts: FolderBranchParts;
   #durability: Durability;
-  /** Of a branch that is being made all files are synced at once, with their folders. */
+  /** A branch that is being made is synced at once, all files and their folders. */
   #isOpen = false;
 
   constructor(parts: FolderBranchParts) {
@@ -129,7 +129,7 @@ export class FolderBranch implements BranchStorage {
   }
 }
 
-/** Of a dataset that was opened at this state of its branch. */
+/** Watches for a dataset that was opened at this state of its branch. */
 class FolderWatch implements HeadWatch {
   readonly opened: BranchState;
   readonly opensAtOnce = true;
@@ -300,7 +300,7 @@ class VersionsFolder {
 
 interface StoredManifest {
   readonly version: number;
-  /** In either scheme of names. */
+  /** The manifest has one of these paths, by either scheme of names. */
   readonly paths: readonly string[];
   readonly nextPaths: readonly string[];
   readonly bytes: number | undefined;
@@ -312,7 +312,7 @@ function identityOf(folder: string): string | undefined {
   return found?.isDirectory() ? `${found.ino} ${found.birthtimeNs}` : undefined;
 }
 
-/** Of the first of the files that is there. */
+/** The size of the first of the files that is there. */
 function sizeOf(paths: readonly string[]): number | undefined {
   for (const path of paths) {
     const found = statSync(path, { throwIfNoEntry: false });

@@ -21,7 +21,7 @@ interface StoreBranchParts {
   readonly forgetBranch: (name: BranchName) => void;
 }
 
-/** On an object store, which keeps what it has accepted. */
+/** A branch on an object store, which keeps what it has accepted. */
 export class StoreBranch implements BranchStorage {
   readonly folder: string;
   readonly versionsFolder: string;
@@ -87,7 +87,7 @@ export class StoreBranch implements BranchStorage {
   }
 }
 
-/** Of a version whose manifest is in the mirror. */
+/** The state at a version whose manifest is in the mirror. */
 function stateOf({ versionsFolder }: BranchMirror, version: number): BranchState {
   const file = readManifest(versionsFolder, version);
   return file === undefined ? { version, writeRefusal: undefined, hasRowIds: false } : stateIn(version, file);

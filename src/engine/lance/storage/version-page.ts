@@ -6,7 +6,7 @@ import type { ObjectStore, StoredObject } from '../store/object-store.ts';
 
 interface PagedBranch {
   readonly store: ObjectStore;
-  /** Of the branch's keys, with a slash at its end. */
+  /** All keys of the branch begin with it; it ends with a slash. */
   readonly prefix: string;
   readonly branch: string | undefined;
   /** The bytes of a manifest; undefined where it is gone. */
@@ -14,7 +14,7 @@ interface PagedBranch {
 }
 
 const readAtOnce = 16;
-/** Of programs that are about to commit. */
+/** A listing may have so many files of programs that are about to commit. */
 const filesBeside = 16;
 
 /**

@@ -26,7 +26,7 @@ import type { StoreOptions } from './store-options.ts';
 import { StoreUnusable } from './store-unusable.ts';
 import { UploadBudget } from './upload-budget.ts';
 
-/** Of the signature of one conditional write. */
+/** The signature of one conditional write is valid for so long. */
 const signatureLifeMs = 15 * 60_000;
 /** Azure's own limit for tokens that no account key has signed. */
 const longestTokenLifeMs = 7 * 24 * 3_600_000;
@@ -36,7 +36,7 @@ export class AzureStore implements ObjectStore {
   readonly refusedAfterMs: number;
   readonly #container: ContainerClient;
   readonly #account: AzureAccount;
-  /** For requests whose refusal has to be distinguished from that of a repeated one. */
+  /** It sends once: a refusal has to be distinguished from that of a repeated request. */
   readonly #once = newPipeline(new AnonymousCredential(), triesOf(1));
   readonly #uploads = new UploadBudget();
 
@@ -157,11 +157,11 @@ const storedObject = ({ name: key, properties }: BlobItem): StoredObject => {
   return { key, bytes, modifiedAtMs: lastModified.getTime(), tag };
 };
 
-/** Of a timeout, a conflict with another request, and too many requests. */
+/** A timeout, a conflict with another request, and too many requests have these. */
 const ambiguousStatus: ReadonlySet<number> = new Set([408, 409, 429]);
 
 interface AzureAccount {
-  /** With a SAS token, if there is no account key. */
+  /** It has a SAS token, if there is no account key. */
   readonly url: string;
   readonly signer: StorageSharedKeyCredential | undefined;
 }

@@ -43,9 +43,9 @@ const namesBefore = 8;
 
 export interface MirroredBranch {
   readonly store: ObjectStore;
-  /** Of the dataset's keys, with a slash at its end. */
+  /** All keys of the dataset begin with it; it ends with a slash. */
   readonly datasetPrefix: string;
-  /** Where the engine finds the dataset. */
+  /** The engine finds the dataset there. */
   readonly datasetUri: string;
   /** The dataset's folder in the mirror. */
   readonly datasetPath: string;
@@ -67,14 +67,14 @@ interface Newest {
 
 export class BranchMirror {
   readonly store: ObjectStore;
-  /** Of the branch's keys, with a slash at its end. */
+  /** All keys of the branch begin with it; it ends with a slash. */
   readonly prefix: string;
-  /** Where the engine finds the branch. */
+  /** The engine finds the branch there. */
   readonly uri: string;
   /** The local folder. */
   readonly folder: string;
   readonly versionsFolder: string;
-  /** Of the versions that a removal of old ones has read. */
+  /** It has the versions that a removal of old ones has read. */
   readonly spans = new FileSpans();
   orphansSearchedAtMs = 0;
   readonly firstToGo = 'manifests';
@@ -253,7 +253,7 @@ export class BranchMirror {
     await this.take(newest);
   }
 
-  /** Of a writer that does not repeat it in the manifest. */
+  /** Takes it where the writer does not repeat it in the manifest. */
   async #takeTransaction(manifest: Buffer): Promise<void> {
     const stored = transactionIn(manifest);
     if (typeof stored !== 'string') return;
@@ -312,7 +312,7 @@ export class BranchMirror {
     if (this.#commits % commitsPerSweep === 0) this.#sweep(version, bytes);
   }
 
-  /** Of versions that no one follows any more. */
+  /** Removes the files of versions that no one follows any more. */
   #sweep(newest: number, manifest: Buffer): void {
     const oldest = newest - mostVersions;
     for (const version of listVersions(this.versionsFolder)) {
@@ -373,7 +373,7 @@ function versionIn(
   return version === undefined ? undefined : { version, bytes, tag, name: basename(key) };
 }
 
-/** Of the deletion vectors in the branch's own folder. */
+/** The names of the deletion vectors in the branch's own folder. */
 function deletionNames(manifest: Buffer, folder: string): readonly string[] {
   const parsed = parseManifest(manifest);
   return parsed.fragments.flatMap(({ deletions }) => {

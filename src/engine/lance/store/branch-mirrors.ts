@@ -5,7 +5,7 @@ import type { BranchName, Location } from '../../../kernel/ids.ts';
 import { BranchMirror, type MirroredBranch } from './branch-mirror.ts';
 import { requireAnswer, requireOneWinner, type StorePlace } from './open-store.ts';
 
-/** Where the mirrors are, by the location of the dataset. */
+/** The mirrors lie there, in folders named by the location of the dataset. */
 export const mirrorsFolder = (scratchFolder: string): string => join(scratchFolder, 'mirrors');
 
 /** The mirrors of the branches that this process has opened: one for each branch, however many datasets it has. */

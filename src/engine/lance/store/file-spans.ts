@@ -5,14 +5,14 @@ import {
   parseManifest,
 } from '../../../lance-format/manifest/parse-manifest.ts';
 
-/** From the first version that names a file to the last. */
+/** A span goes from the first version that names a file to the last. */
 interface Span {
   first: number;
   last: number;
   readonly bytes: number;
 }
 
-/** Of files that a branch has in folders of its own. */
+/** A branch has these files in folders of its own. */
 const folderOf: Readonly<Partial<Record<FileKind, string>>> = {
   data: 'data',
   deletions: '_deletions',

@@ -109,7 +109,7 @@ export class FolderStore implements ObjectStore {
     }
   }
 
-  /** In the order of their bytes, in which a folder's name ends with a slash. */
+  /** They come in the order of their bytes, in which a folder's name ends with a slash. */
   async *#keysBelow(folder: string, prefix: string): AsyncIterable<string> {
     const entries = await readdir(join(this.#parts.root, folder), { withFileTypes: true }).catch(undefinedIfNoFile);
     const keys = (entries ?? [])
@@ -145,7 +145,7 @@ export class FolderStore implements ObjectStore {
 const draftMark = '.lancegate-draft-';
 /** Does not wait for the other end of a pipe. */
 const plainFile = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-/** Where a file has as many links as it can have, or the file system has none. */
+/** A file that has as many links as it can have, or whose file system has none, fails with these. */
 const needsCopy: ReadonlySet<string> = new Set(['EMLINK', 'EXDEV', 'EPERM', 'ENOTSUP']);
 const noFile: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', 'EISDIR', 'ENXIO']);
 

@@ -105,7 +105,7 @@ export class GcsClient {
   }
 }
 
-/** Of a timeout, a conflict with another request, and too many requests. */
+/** A timeout, a conflict with another request, and too many requests have these. */
 const passingStatus: ReadonlySet<number> = new Set([408, 409, 429]);
 
 const isPassing = (status: number): boolean => status >= 500 || passingStatus.has(status);

@@ -147,7 +147,7 @@ export class GcsStore implements ObjectStore {
 interface FilePart {
   readonly file: FileHandle;
   readonly start: number;
-  /** Of the whole file. */
+  /** The whole file has so many bytes. */
   readonly size: number;
   readonly part: Buffer;
 }

@@ -20,7 +20,7 @@ export type Content = Uint8Array | { readonly path: string };
 
 export interface ByteRange {
   readonly start: number;
-  /** Not in the range. */
+  /** It is the first that is not in the range. */
   readonly end: number;
 }
 
@@ -35,7 +35,7 @@ export const asking = {
   /** Larger files go up in parts of this size. */
   partBytes: 2 ** 23,
   partsAtOnce: 2,
-  /** For one attempt at one request, of which the largest has a part. */
+  /** One attempt at one request may take so long; the largest request has a part. */
   timeoutMs: 15_000,
   /** Each after a longer pause. */
   attempts: 4,

@@ -7,7 +7,7 @@ import { StoreUnusable } from './store-unusable.ts';
 /** A part of a bucket. */
 export interface StorePlace {
   readonly store: ObjectStore;
-  /** Of all keys; empty or with a slash at its end. */
+  /** All keys begin with it; it is empty or ends with a slash. */
   readonly prefix: string;
 }
 

@@ -30,11 +30,11 @@ const connectTimeoutMs = 5_000;
 
 /** A bucket of a store that speaks S3, by the vendor's library, which also finds and refreshes credentials. */
 export class S3Store implements ObjectStore {
-  /** By the date that a request is signed with. */
+  /** The store refuses by the date that a request is signed with. */
   readonly refusedAfterMs = 15 * 60_000;
   readonly #bucket: string;
   readonly #client: S3Client;
-  /** For requests whose refusal has to be distinguished from that of a repeated one. */
+  /** It sends once: a refusal has to be distinguished from that of a repeated request. */
   readonly #once: S3Client;
   readonly #timeoutMs: number;
   readonly #uploads = new UploadBudget();
@@ -146,7 +146,7 @@ export class S3Store implements ObjectStore {
   }
 }
 
-/** Of a timeout, a conflict with another conditional request, and too many requests. */
+/** A timeout, a conflict with another conditional request, and too many requests have these. */
 const ambiguousStatus: ReadonlySet<number> = new Set([408, 409, 429]);
 
 function configOf(options: StoreOptions): S3ClientConfig {
