@@ -69,12 +69,6 @@ export class TableMaker {
     return new TableCreation(this.#deps, { ...request, reservation }, ended);
   }
 
-  /** Whether a create of this name is under way in this process. */
-  isMaking(table: TableRef): boolean {
-    const name = showTable(table);
-    return [...this.#underWay].some(({ ref }) => showTable(ref) === name);
-  }
-
   /** As `begin`, of a table that its first rows make: it keeps the properties that it was declared with. */
   beginDeclared(declared: TableRecord): Promise<TableCreation> {
     const { ref: table, storageOptions } = declared;
@@ -82,53 +76,14 @@ export class TableMaker {
   }
 
   /**
-   * Removes the files of a location that the catalog has given up; one that is left, or has a table again, keeps them. What fails
-   * stays in the catalog's list, and the next start or owner tries again.
+   * Up to the first that fails again. Each is taken out of the list first: of two creates at once, one undoes it, and neither
+   * removes what was made at its location since.
    */
-  async discard({ ref, location }: Pick<TableRecord, 'ref' | 'location'>): Promise<void> {
-    const { discarded } = await this.#deps.catalog.unfinished();
-    if (discarded.includes(location)) await this.#removeFiles(location, ref);
-  }
-
-  async #removeFiles(location: Location, table: TableRef | undefined): Promise<void> {
-    try {
-      await this.#deps.engine.remove(location, this.#confirms(table));
-      await this.#deps.catalog.forgetDiscarded(location);
-    } catch (error) {
-      this.#deps.logger.warn({ location, error }, 'files could not be removed; the next start or owner tries again');
+  async #undoAgain(): Promise<void> {
+    for (const [creation, leavesFiles] of [...this.#notUndone]) {
+      if (this.#notUndone.delete(creation)) await this.#undo(creation, leavesFiles);
+      if (this.#notUndone.has(creation)) return;
     }
-  }
-
-  /**
-   * The next owner of the name may have removed the files, and a table may be at the location again: one that was declared there,
-   * or that a client has registered.
-   */
-  #confirms(table: TableRef | undefined): (() => Promise<void>) | undefined {
-    const { owners } = this.#deps;
-    return owners && table && (async () => owners.confirm(table));
-  }
-
-  /** What is not undone or removed of this name. */
-  left(table: TableRef): Promise<Unfinished> {
-    return this.#deps.catalog.unfinished(table);
-  }
-
-  /**
-   * Undoes creates that the end of their process interrupted, and removes files that the catalog has given up: of this name, or of
-   * all at the start.
-   */
-  async sweep(table?: TableRef): Promise<void> {
-    const { creations } = await this.#deps.catalog.unfinished(table);
-    const own = new Set([...this.#underWay].map(({ id }) => id));
-    for (const creation of creations.filter(({ id }) => !own.has(id))) {
-      this.#deps.logger.warn(
-        { table: creation.ref, location: creation.location },
-        'undoing a create that was interrupted',
-      );
-      await this.#undo(creation, false);
-    }
-    const { discarded } = await this.#deps.catalog.unfinished(table);
-    for (const location of discarded) await this.#removeFiles(location, table);
   }
 
   /** A declared table is made where it was declared: its answer gave clients that location. */
@@ -188,15 +143,60 @@ export class TableMaker {
     if (isLeft) await this.#deps.engine.remove(location);
   }
 
+  /** Whether a create of this name is under way in this process. */
+  isMaking(table: TableRef): boolean {
+    const name = showTable(table);
+    return [...this.#underWay].some(({ ref }) => showTable(ref) === name);
+  }
+
+  /** What is not undone or removed of this name. */
+  left(table: TableRef): Promise<Unfinished> {
+    return this.#deps.catalog.unfinished(table);
+  }
+
   /**
-   * Up to the first that fails again. Each is taken out of the list first: of two creates at once, one undoes it, and neither
-   * removes what was made at its location since.
+   * Undoes creates that the end of their process interrupted, and removes files that the catalog has given up: of this name, or of
+   * all at the start.
    */
-  async #undoAgain(): Promise<void> {
-    for (const [creation, leavesFiles] of [...this.#notUndone]) {
-      if (this.#notUndone.delete(creation)) await this.#undo(creation, leavesFiles);
-      if (this.#notUndone.has(creation)) return;
+  async sweep(table?: TableRef): Promise<void> {
+    const { creations } = await this.#deps.catalog.unfinished(table);
+    const own = new Set([...this.#underWay].map(({ id }) => id));
+    for (const creation of creations.filter(({ id }) => !own.has(id))) {
+      this.#deps.logger.warn(
+        { table: creation.ref, location: creation.location },
+        'undoing a create that was interrupted',
+      );
+      await this.#undo(creation, false);
     }
+    const { discarded } = await this.#deps.catalog.unfinished(table);
+    for (const location of discarded) await this.#removeFiles(location, table);
+  }
+
+  /**
+   * Removes the files of a location that the catalog has given up; one that is left, or has a table again, keeps them. What fails
+   * stays in the catalog's list, and the next start or owner tries again.
+   */
+  async discard({ ref, location }: Pick<TableRecord, 'ref' | 'location'>): Promise<void> {
+    const { discarded } = await this.#deps.catalog.unfinished();
+    if (discarded.includes(location)) await this.#removeFiles(location, ref);
+  }
+
+  async #removeFiles(location: Location, table: TableRef | undefined): Promise<void> {
+    try {
+      await this.#deps.engine.remove(location, this.#confirms(table));
+      await this.#deps.catalog.forgetDiscarded(location);
+    } catch (error) {
+      this.#deps.logger.warn({ location, error }, 'files could not be removed; the next start or owner tries again');
+    }
+  }
+
+  /**
+   * The next owner of the name may have removed the files, and a table may be at the location again: one that was declared there,
+   * or that a client has registered.
+   */
+  #confirms(table: TableRef | undefined): (() => Promise<void>) | undefined {
+    const { owners } = this.#deps;
+    return owners && table && (async () => owners.confirm(table));
   }
 }
 
