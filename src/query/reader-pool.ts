@@ -1,6 +1,6 @@
 /**
  * The reader processes. The pool starts them when it needs them, ends idle ones, and replaces those that die. Each has one
- * order at a time, so a reader that dies or is killed costs one query. A fair queue bounds the orders that wait.
+ * order at a time, so a reader that dies or is killed costs one order. A fair queue bounds the orders that wait.
  */
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
