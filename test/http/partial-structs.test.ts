@@ -214,6 +214,19 @@ describe('fields of structs', () => {
     }
   });
 
+  test('in lists are called as the table calls them, whatever programs call the elements', async () => {
+    const called = (name: string) =>
+      schemaOf([id, list('l', field(name, utf8)), struct('s', [list('m', field(name, a.type))])]);
+    const rows = (name: string, ids: readonly number[], text: string) =>
+      encodeStream(called(name), [{ id: ids, l: ids.map(() => [text, null]), s: ids.map((n) => ({ m: [n] })) }]);
+    const row = (key: number, text: string) => ({ id: key, l: [text, null], s: { m: [key] } });
+    const name = await newTable(rows('element', [1, 2], 'old'));
+    succeeded(await merge(name, 'on=id', rows('item', [2, 3], 'new')));
+    succeeded(await merge(name, `on=id&${update}&${under}`, rows('l', [3], 'newer')));
+    succeeded(await insert(name, rows('item', [4], 'new')));
+    assert.deepEqual(await storedRows(service, name), [row(1, 'old'), row(2, 'new'), row(3, 'newer'), row(4, 'new')]);
+  });
+
   const mistakes: readonly (readonly [what: string, sent: Field, says: RegExp])[] = [
     ['an unknown field', struct('s', [a, field('c', int32)]), /^column s\.c does not exist in the table/],
     ['an unknown inner field', struct('s', [struct('in', [must])]), /^column s\.in\.must does not exist in the table/],

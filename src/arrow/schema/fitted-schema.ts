@@ -27,7 +27,7 @@ function differs(field: Field, target: Field, isPart: boolean): boolean {
     const other = target.children[i];
     if (other === undefined) return false;
     if (isPart && child.nullable !== other.nullable) return true;
-    return (isStruct(field) && child.name !== other.name) || differs(child, other, isPart);
+    return (field.type.kind !== 'fixed_size_list' && child.name !== other.name) || differs(child, other, isPart);
   });
 }
 
