@@ -21,7 +21,7 @@ import type { Logger } from './telemetry/logger.ts';
 
 interface ReplicaIdentity {
   readonly id: string;
-  /** By which replicas vouch for clients to one another. */
+  /** Replicas vouch for clients to one another by these. */
   readonly keys: IssuerKeyRecords;
 }
 
@@ -35,9 +35,9 @@ interface Announcement {
 
 export interface StoredState extends Credentials {
   readonly catalog: Catalog;
-  /** Which process writes to a table. */
+  /** They know which process writes to a table. */
   readonly owners: TableOwners;
-  /** Of one of several replicas; undefined where this process has the catalog for itself. */
+  /** One of several replicas has it; undefined where this process has the catalog for itself. */
   readonly replica: ReplicaIdentity | undefined;
   /** Throws where the tables of the catalog are in another storage root than this service's. */
   requireStorageRoot(): Promise<void>;
@@ -126,7 +126,7 @@ function sayIfFolder({ storageRoot }: Config, logger: Logger): void {
   );
 }
 
-/** For commands, also while the service runs. */
+/** Commands call it, also while the service runs. */
 export async function openCredentials(config: Config, clock: Clock): Promise<Credentials> {
   const open = sessionOpener(config, clock);
   if (open === undefined) return filesOf(makeDataFolder(config.dataFolder));

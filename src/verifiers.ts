@@ -16,7 +16,7 @@ interface VerifierParts {
   readonly clock: Clock;
 }
 
-/** For the log. */
+/** The log says it. */
 export const acceptedCredentials = ({
   ownIssuer,
   oidcIssuers = [],
@@ -31,7 +31,7 @@ export const acceptedCredentials = ({
 export async function verifiers(
   { config, logger, clock }: VerifierParts,
   { apiKeys, issuerKeys }: Credentials,
-  /** Of other replicas, which vouch for the clients whose requests they forward. */
+  /** Other replicas sign them, which vouch for the clients whose requests they forward. */
   tokens: ReplicaTokens | undefined,
 ): Promise<readonly Verifier[]> {
   const own = config.ownIssuer ? [await OwnIssuer.open(issuerKeys, clock, logger)] : [];

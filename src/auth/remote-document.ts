@@ -21,7 +21,7 @@ export interface DocumentLifetime {
 const firstBackOffMs = 1_000;
 
 interface RemoteDocumentParts<Value> {
-  /** For the log: what it is, and of which issuer. */
+  /** The log says by it what the document is, and of which issuer. */
   readonly title: string;
   readonly load: () => Promise<Value>;
   readonly lifetime: DocumentLifetime;

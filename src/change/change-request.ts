@@ -26,7 +26,7 @@ export interface ComputedStep {
 
 /** What the engine computes in a shadow, one step after the other: all of them are in one version, or none is. */
 interface Steps {
-  /** At least one; several need a shadow that is private. */
+  /** There is at least one; several need a shadow that is private. */
   readonly steps: readonly (StepWithFile | ComputedStep)[];
   readonly manifest?: undefined;
 }

@@ -20,7 +20,7 @@ export function findConflicts(config: Config, { openFiles }: Machine): readonly 
   ];
 }
 
-/** Of every address of the machine, which is none that another machine can reach. */
+/** They stand for every address of the machine, and are none that another machine can reach. */
 const wildcards: readonly string[] = ['0.0.0.0', '::'];
 
 function* replicaConflicts({ catalogUrl, advertise, host, storageRootMovedFrom }: Config): Iterable<string> {

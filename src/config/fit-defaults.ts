@@ -5,7 +5,7 @@ import type { Config, SettingName } from './settings.ts';
 /** What the machine, or the container, lets one process have. */
 export interface Machine {
   readonly memoryBytes: number;
-  /** At the same time, connections among them; Infinity where the system has no limit. */
+  /** So many may be open at the same time, connections among them; Infinity where the system has no limit. */
   readonly openFiles: number;
 }
 

@@ -7,7 +7,7 @@ import { type SettingName, settings } from './settings.ts';
 interface ConfigSources extends EnvironmentSources {
   /** By flag, as `parseArguments` found them. */
   readonly flags: ReadonlyMap<string, Found>;
-  /** Where relative paths start. */
+  /** Relative paths start there. */
   readonly cwd: string;
   readonly machine: Machine;
 }

@@ -86,7 +86,7 @@ export const fieldName: ValueType<string> = plain('FIELD', 'the name of a field,
   /^\w[\w-]{0,99}$/.test(raw) ? raw : undefined,
 );
 
-/** In lower case, as the engine knows functions. */
+/** It is in lower case, as the engine knows functions. */
 export const functionName: ValueType<string> = plain('NAME', 'the name of a function', (raw) =>
   /^[a-z_][a-z0-9_]*$/i.test(raw) ? raw.toLowerCase() : undefined,
 );

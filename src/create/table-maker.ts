@@ -210,7 +210,7 @@ export interface WrittenTable {
 
 /** What is recorded in the transaction that publishes. */
 interface PublishedFacts extends Pick<Publication['transaction'], 'operation' | 'outcome'> {
-  /** Of a request with an `Idempotency-Key`. */
+  /** A request with an `Idempotency-Key` has one. */
   readonly answer: KeyedAnswer | undefined;
 }
 
@@ -250,7 +250,7 @@ export class TableCreation implements AsyncDisposable {
     }
   }
 
-  /** In place of `write`: all that another table has at a version. */
+  /** It takes the place of `write`: the table gets all that another one has at a version. */
   async clone(from: ClonedVersion): Promise<WrittenTable> {
     const { engine, newId } = this.#deps;
     const { location } = this.#request.reservation;

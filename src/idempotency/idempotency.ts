@@ -288,7 +288,7 @@ export class Idempotency {
     }
   }
 
-  /** Of one table, or of all: when interrupted commits are undone and before new ones begin. */
+  /** Settles one table, or all, when interrupted commits are undone and before new ones begin. */
   async settle(table?: TableRef): Promise<void> {
     for (const intent of await this.#catalog.writeIntents(table)) {
       if ((await this.#wasNotMade(intent)) || (await this.#answerNoted(intent))) continue;
@@ -369,7 +369,7 @@ function requestDigest(operation: RepeatableOperation, command: RepeatableComman
     .digest('hex');
 }
 
-/** For `JSON.stringify`: objects with their names in order. */
+/** `JSON.stringify` gets objects with their names in order by it. */
 function inOrder(_name: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));

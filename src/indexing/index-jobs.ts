@@ -54,7 +54,7 @@ export interface IndexJob extends IndexOrder {
   readonly createdAtMs: number;
   readonly transactionId: TransactionId;
   readonly state: JobState;
-  /** Of a job that failed. */
+  /** A job that failed has it. */
   readonly failure: LancegateError | undefined;
   /** Settles as the job does. */
   readonly ended: Promise<WriteCounts>;
@@ -67,12 +67,12 @@ interface OpenJob extends IndexJob {
   readonly ending: AbortController;
 }
 
-/** For so long, writers wait for an index that cannot be built beside them. */
+/** Writers wait so long for an index that cannot be built beside them. */
 const mostLockedMs = 5_000;
 
 export class IndexJobs {
   readonly #deps: IndexJobsDeps;
-  /** By id, the oldest first. */
+  /** Each stands under its id, the oldest first. */
   readonly #jobs = new Map<string, OpenJob>();
 
   constructor(deps: IndexJobsDeps) {
@@ -230,7 +230,7 @@ export class IndexJobs {
   }
 }
 
-/** Of a job that was ended, and wrote nothing, why it was. */
+/** Says why a job was ended that wrote nothing. */
 function failureOf({ ending: { signal } }: OpenJob, error: unknown): LancegateError {
   const failure =
     error instanceof LancegateError ? error : new LancegateError('Internal', 'an index build failed', { cause: error });

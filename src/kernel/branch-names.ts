@@ -34,7 +34,7 @@ export function liesInFilesOf(outer: string, inner: string): boolean {
  */
 const bytesBesideName = '.json.tmp.'.length + 32 + '#999'.length;
 
-/** Of `storedBytes`: file systems allow names of 255 bytes. */
+/** `storedBytes` may be so many: file systems allow names of 255 bytes. */
 export const mostStoredBytes = 255 - bytesBesideName;
 
 /** A slash, and each byte of what is no letter of ASCII, takes five. */

@@ -32,7 +32,7 @@ interface WaitingSeeker extends Seeker {
 export class FairQueue {
   readonly #limits: FairQueueLimits;
   readonly #held = new Map<string, number>();
-  /** By principal, the next one first. None is empty. */
+  /** Each principal has one, the next one first. None is empty. */
   readonly #lanes = new Map<string, WaitingSeeker[]>();
   #running = 0;
   #waiting = 0;

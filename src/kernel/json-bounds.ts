@@ -10,7 +10,7 @@ const limits = { depth: 64, brackets: 20_000, keys: 20_000, texts: 65_536 } as c
 const [quote, backslash, colon] = [0x22, 0x5c, 0x3a];
 const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
 
-/** Of JSON: no list, and not null. */
+/** An object of JSON is no list, and not null. */
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 

@@ -11,6 +11,6 @@ export const paired = <Some, Other>(
   others: readonly Other[],
 ): readonly (readonly [Some, Other])[] => some.map((each, place) => [each, others[place]!]);
 
-/** Of a table that is written down, so that it has no names but those of its type. */
+/** The table is written down, so it has no names but those of its type. */
 export const entriesOf = <Table extends object>(table: Table) =>
   Object.entries(table) as [keyof Table & string, Table[keyof Table]][];

@@ -1,7 +1,7 @@
 import { queueIsFull } from './errors.ts';
 import { reasonOf } from './request-scope.ts';
 
-/** For a wait that ends by itself, because every request ahead has a deadline. */
+/** A wait takes it that ends by itself, because every request ahead has a deadline. */
 export const neverAborts = new AbortController().signal;
 
 /** Gives the lock back. It may be called more than once. */

@@ -5,7 +5,7 @@ export interface Principal {
   readonly groups: readonly string[];
   /** Where the credential came from: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
   readonly issuer: string;
-  /** Of an API key: its id, which is no secret. */
+  /** An API key has an id, which is no secret. */
   readonly keyId?: string;
   /** The id of the replica that has verified the credential and sent the request on; absent where this one has. */
   readonly vouchedBy?: string;

@@ -1,6 +1,6 @@
-/** Where rows are stored, and where compactions have put them. */
+/** Addresses say where rows are stored, and remaps where compactions have put them. */
 
-/** Where a row is stored, in numbers of 32 bits: the same as its `_rowaddr`. */
+/** A row is stored there, in numbers of 32 bits: the same as its `_rowaddr`. */
 export interface RowAddress {
   readonly fragment: number;
   readonly offset: number;

@@ -241,7 +241,7 @@ function ofFloats(bitWidth: 32 | 64, buffer: ArrayBuffer): NormaliseRow {
   };
 }
 
-/** By their bits: not every Node that runs this has an array of them. */
+/** Reads them by their bits: not every Node that runs this has an array of them. */
 const ofHalves =
   (halves: Uint16Array): NormaliseRow =>
   (row) => {

@@ -31,7 +31,7 @@ interface SentMessage extends Message {
 }
 
 interface SentRows {
-  /** In bytes that may be changed: nobody else reads them. */
+  /** Its bytes may be changed: nobody else reads them. */
   readonly schema: FlatTable;
   readonly messages: AsyncIterable<SentMessage>;
 }
@@ -167,7 +167,7 @@ class PlainRows {
   readonly schemaMessage: Uint8Array;
   readonly #fields: readonly Field[];
   readonly #views: ReadonlySet<DataType>;
-  /** By id, the values as a column. */
+  /** It has, by id, the values as a column. */
   readonly #values: ReadonlyMap<bigint, Field>;
   readonly #dictionaries = new Map<bigint, readonly Buffer[]>();
   #batches = 0;

@@ -37,7 +37,7 @@ interface ColumnFit {
 
 class FittingColumns {
   readonly #columns: readonly ColumnFit[];
-  /** Of columns that become others, by their ids. */
+  /** It has, by id, the dictionaries of columns that become others. */
   readonly #dictionaries = new Map<bigint, ColumnData[]>();
   #rows = 0;
 

@@ -16,11 +16,11 @@ export interface InputFile extends AsyncDisposable {
   /** undefined for the standard input. */
   readonly path: string | undefined;
   readonly format: InputFormat;
-  /** Of the cells of CSV. */
+  /** Cells of CSV are divided by it. */
   readonly delimiter: string;
   /** undefined where that is not known before its end. */
   readonly totalBytes: number | undefined;
-  /** Of `totalBytes`, so many were read. */
+  /** So many of `totalBytes` were read. */
   readonly bytesRead: number;
   /** The text, all pieces but the last as long as each other, whatever the reads were. */
   pieces(): AsyncIterable<Uint8Array>;

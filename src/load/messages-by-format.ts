@@ -9,9 +9,9 @@ import { messagesOfParquet } from './parquet-file.ts';
 import { messagesOfText, type RowMessage } from './row-messages.ts';
 
 export interface KnownColumns {
-  /** Of the table that the rows are for. */
+  /** The table that the rows are for has it. */
   readonly table?: Schema | undefined;
-  /** Of a table that is new; the others follow from the values. */
+  /** A new table gets these; the other types follow from the values. */
   readonly types?: readonly Field[] | undefined;
   /** Takes why each row of a text was left out, where rows that cannot be read do not end the load. */
   readonly leftOut?: string[] | undefined;

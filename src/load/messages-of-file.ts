@@ -10,7 +10,7 @@ import type { InputFile, InputFormat } from './input-file.ts';
 import { type KnownColumns, messagesByFormat } from './messages-by-format.ts';
 import type { RowMessage } from './row-messages.ts';
 
-/** For the thread. */
+/** The thread gets it. */
 export interface FileToRead {
   readonly name: string;
   readonly path: string;

@@ -9,13 +9,13 @@ export interface RowMessage {
   /** Gone once the next message is asked for. */
   readonly bytes: Uint8Array;
   readonly kind: 'schema' | 'dictionary batch' | 'record batch';
-  /** Of a record batch. */
+  /** A record batch has so many. */
   readonly rows: number;
   /** The share of the file that has been read with it; undefined where the bytes that were read say so. */
   readonly readShare?: number;
 }
 
-/** Where the message lies in its own bytes. */
+/** Says where the message lies in its own bytes. */
 export function blockOf(message: Buffer): Block {
   const metaLength = prefixBytes + message.readUInt32LE(4);
   return { offset: 0, metaLength, bodyLength: message.length - metaLength };

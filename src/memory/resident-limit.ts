@@ -6,7 +6,7 @@ import { LancegateError } from '../kernel/errors.ts';
 
 /** Resident memory of the service: its own, and what merges take in readers beyond the memory that each reader has anyway. */
 export class ServiceMemory {
-  /** Of the readers that run a merge, by process id: the bytes that do not count. */
+  /** It has, by process id, the bytes that do not count of readers that run a merge. */
   readonly #exemptBytes = new Map<number, number>();
 
   residentBytes(): number {

@@ -2,7 +2,7 @@ import type { Page } from '../wire/query-parameters.ts';
 
 export interface Listing<Item> {
   readonly items: readonly Item[];
-  /** Where the next page starts; undefined at the end. */
+  /** The next page starts there; undefined at the end. */
   readonly next: string | undefined;
 }
 

@@ -25,7 +25,7 @@ export const handOversAtOnce = 16;
 /** Gives names back to the catalog, for another replica to claim. */
 export class Handovers {
   readonly #deps: HandoversDeps;
-  /** By their keys, those of this replica. A name that is handed over goes. */
+  /** It has the names of this replica by their keys. A name that is handed over goes. */
   readonly #held: Map<string, HeldName>;
 
   constructor(deps: HandoversDeps, held: Map<string, HeldName>) {

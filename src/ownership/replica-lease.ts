@@ -214,7 +214,7 @@ interface SharedAddressParts {
  */
 class SharedAddress {
   readonly #parts: SharedAddressParts;
-  /** By id, since when it is known. Only of living replicas. */
+  /** It says, by id, since when a living replica is known. */
   #seen: ReadonlyMap<string, { readonly sinceMs: number; readonly isNamed: boolean }> = new Map();
 
   constructor(parts: SharedAddressParts) {

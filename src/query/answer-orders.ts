@@ -254,7 +254,7 @@ const tooOld = ({ location, version }: ReadAt): LancegateError =>
 
 /** Batches as bytes, in parts as they come. */
 interface AnswerBytes {
-  /** In the batches so far. */
+  /** The batches so far have so many. */
   readonly rows: number;
   /** Parts may be views of the batch, and of memory that is written again once two more messages are full. */
   add(batch: IpcFile): Iterator<Buffer, void>;
@@ -287,12 +287,12 @@ export class ResultBytes {
     this.#batches = batches[Symbol.asyncIterator]();
   }
 
-  /** In what was read so far. */
+  /** What was read so far has so many. */
   get rows(): number {
     return this.#encoding.rows;
   }
 
-  /** At most so many bytes as a message may have; and whether they are the last. */
+  /** Returns at most so many bytes as a message may have, and whether they are the last. */
   async next(): Promise<{ readonly bytes: readonly Buffer[]; readonly isLast: boolean }> {
     const bytes: Buffer[] = [];
     let room = mostReplyBytes;

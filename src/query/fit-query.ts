@@ -84,7 +84,7 @@ const vectorColumns = (
     return field.type.kind === 'struct' ? vectorColumns(field.children, path) : [];
   });
 
-/** Of a column of vectors, or of lists of them; undefined for any other. */
+/** The length in a column of vectors, or of lists of them; undefined for any other. */
 function vectorLength({ type, children }: Field): number | undefined {
   const [child] = children;
   if (child === undefined) return undefined;

@@ -227,7 +227,7 @@ async function unlessRefused<Result>(run: () => Promise<Result | undefined>): Pr
   }
 }
 
-/** Of structs, also in lists. */
+/** Structs are compared, also in lists. */
 function requireSameFields(given: Field, target: Field, path: readonly string[]): void {
   const areStructs = given.type.kind === 'struct' && target.type.kind === 'struct';
   for (const [i, child] of target.children.entries()) {

@@ -1,10 +1,10 @@
-/** Which numbers the type of a column can hold, where the engine's conversion does not ask. */
+/** Finds which numbers the type of a column can hold, where the engine's conversion does not ask. */
 import { bitAt, type ColumnData, isText } from '../arrow/column/column-data.ts';
 import { columnLayout, type DataType, elementOf, type Field } from '../arrow/schema/schema.ts';
 import { isObject } from '../kernel/json-bounds.ts';
 import { paired } from '../kernel/paired.ts';
 
-/** Of the values of one batch. */
+/** It checks the values of one batch. */
 export type RangeCheck = (data: ColumnData) => (index: number) => boolean;
 
 /** undefined where every value that the engine converts from the one type to the other is in range. */
@@ -13,7 +13,7 @@ export const rangeCheck = (given: Field, target: Field): RangeCheck | undefined 
 /** Whether no value is one that the engine makes of a float beyond all others; undefined where the type has none. */
 export const endCheck = (field: Field): RangeCheck | undefined => checkOf(field, field, withinEnds);
 
-/** Of the values of single fields. */
+/** It gives the range for the values of single fields. */
 type RangeOf = (given: DataType, target: DataType) => Range | undefined;
 
 function checkOf(given: Field, target: Field, rangeOf: RangeOf): RangeCheck | undefined {

@@ -77,7 +77,7 @@ export interface ReaderSetup {
   readonly niceness: number;
 }
 
-/** Which dataset, and what the service knows of it. */
+/** It names a dataset, and has what the service knows of it. */
 export interface ReadAt {
   /** Where the location is: under the storage root, in a shadow there, or in the folder for intermediate results. */
   readonly store: 'root' | 'shadow' | 'scratch';
@@ -210,7 +210,7 @@ export function errorOf({ kind, message, internal, retryAfterSeconds, cause }: P
 
 export interface MessageFrame {
   readonly header: unknown;
-  /** In memory of their own. */
+  /** They are in memory of their own. */
   readonly bytes: Buffer;
 }
 
@@ -334,7 +334,7 @@ class Incoming {
     return bytes;
   }
 
-  /** In memory of their own; undefined if the stream ends before. */
+  /** Returns them in memory of their own; undefined if the stream ends before. */
   async copy(count: number): Promise<Buffer | undefined> {
     const whole = Buffer.allocUnsafeSlow(count);
     for (let filled = 0; filled < count; ) {
@@ -347,7 +347,7 @@ class Incoming {
     return whole;
   }
 
-  /** At most so many bytes; undefined if the stream has ended. */
+  /** Returns at most so many bytes; undefined if the stream has ended. */
   async part(most: number): Promise<ResultPart | undefined> {
     const chunk = this.#chunks[0] ?? (await this.#first());
     if (chunk === undefined) return undefined;

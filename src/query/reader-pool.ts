@@ -21,11 +21,11 @@ export interface ReaderPoolParts extends ReaderProcessParts {
   readonly idleMs: number;
 }
 
-/** For whom an order is carried out, and until when. */
+/** An order is carried out for this principal, until this time. */
 interface Requester {
   readonly principal: string;
   readonly signal: AbortSignal;
-  /** For the bytes of a query's result. */
+  /** It takes the bytes of a query's result. */
   readonly take?: TakeBytes;
 }
 
@@ -33,7 +33,7 @@ export class ReaderPool {
   readonly #parts: ReaderPoolParts;
   readonly #queue: FairQueue;
   readonly #all = new Set<ReaderProcess>();
-  /** With those that have ended and whose temporary files are being removed. */
+  /** It includes those that have ended and whose temporary files are being removed. */
   readonly #uncleared = new Set<ReaderProcess>();
   /** Free readers, each with the function that cancels its idle timer. The last one is taken first, so that the others stay idle. */
   readonly #free = new Map<ReaderProcess, () => void>();

@@ -29,7 +29,7 @@ export interface ReaderProcessParts {
   /** The whole environment of the process, but for where its temporary files are. */
   readonly environment: Readonly<Record<string, string>>;
   readonly logger: Logger;
-  /** Where the memory of a merge counts that it takes beyond the reader's own. */
+  /** It counts the memory that a merge takes beyond the reader's own. */
   readonly serviceMemory: Pick<ServiceMemory, 'countReader' | 'forgetReader'>;
 }
 

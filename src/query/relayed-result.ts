@@ -7,7 +7,7 @@ import type { ResultSpool } from './result-spool.ts';
 type Queried = Extract<Answered, { readonly kind: 'queried' }>;
 
 interface RelayParts {
-  /** Of the request. */
+  /** The request has this signal. */
   readonly signal: AbortSignal;
   readonly clock: Clock;
   readonly spool: ResultSpool;

@@ -11,7 +11,7 @@ import { type Holder, Quota } from '../memory/body-memory.ts';
 
 interface SpoolLimits {
   readonly folder: string;
-  /** Of all spools; the disk must have twice as much free. */
+  /** All spools together may have so many; the disk must have twice as much free. */
   readonly mostBytes: number;
   readonly principalShare: number;
 }
@@ -83,7 +83,7 @@ export class ResultSpool {
     return true;
   }
 
-  /** At most so many bytes, of those that were not read yet. */
+  /** Returns at most so many bytes, of those that were not read yet. */
   async read(mostBytes: number): Promise<Buffer> {
     const buffer = Buffer.allocUnsafe(Math.min(mostBytes, this.unreadBytes));
     const read = await this.#file?.read(buffer, 0, buffer.length, this.#readBytes);

@@ -24,7 +24,7 @@ export class Frame {
   argument = 0;
   argumentToken: Token;
   argumentStart: number;
-  /** Of arguments that must be literals, by their index. */
+  /** It has, by index, the arguments that must be literals. */
   readonly literals: string[] = [];
   /** ANDs that belong to a BETWEEN and are still to come. */
   betweens = 0;

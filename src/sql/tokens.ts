@@ -45,7 +45,7 @@ const symbol = /::|<=>|<<|>>|\|\||<=|>=|<>|!=|==|[-+*/%=<>&|^()[\],.:]/y;
 const ascii = /^[A-Za-z0-9_]+$/;
 const runsOn = /[\p{Alphabetic}0-9_.]/uy;
 
-/** Of one text. */
+/** One text may have so many. */
 type TextLimits = Readonly<Record<'characters' | 'tokens', number>>;
 
 /** Of a text that was read before. What the check adds to it may take it past the limits of a client's text. */
@@ -61,7 +61,7 @@ export class TokenReader {
   readonly #limits: TextLimits;
   readonly #doubleQuotes: DoubleQuotes;
   readonly #text: string;
-  /** In their order: what stands in the text there for the engine. */
+  /** They stand in their order, each with what the engine gets there. */
   readonly #rewritten: { readonly from: number; readonly to: number; readonly as: string }[] = [];
   #at = 0;
   #next: Token;

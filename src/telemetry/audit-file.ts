@@ -32,7 +32,7 @@ export class AuditFile implements Audit {
   readonly #parts: AuditFileParts;
   readonly #maxWaitingBytes: number;
   #file: FileHandle;
-  /** Of records that are not written. */
+  /** They are of records that are not written yet. */
   readonly #lines: Buffer[] = [];
   #waitingBytes = 0;
   /** How much of the first line the file has. */

@@ -15,16 +15,16 @@ type Decision = 'allowed' | 'denied' | 'unauthenticated' | 'not asked';
 export interface AuditFacts {
   /** How: `overwrite`, or the parts of a merge such as `update+insert`. */
   readonly mode?: string | undefined;
-  /** Of a `register` request, or the source of a `clone`, as the client wrote it. */
+  /** A `register` request has it, and a `clone` that of its source, as the client wrote it. */
   readonly location?: string | undefined;
-  /** Of the table, as the answer names it. */
+  /** The answer says that the table is at it. */
   readonly version?: number | undefined;
   readonly tag?: string | undefined;
   /** The id of the table that the request makes or renames to. */
   readonly newTable?: string | undefined;
-  /** In the result of a query. */
+  /** The result of a query has so many. */
   readonly readRows?: number | undefined;
-  /** Of a result that is sent while it is computed: what the client has taken. */
+  /** The client has taken so many of a result that is sent while it is computed. */
   readonly sentBytes?: number | undefined;
   readonly insertedRows?: number | undefined;
   readonly updatedRows?: number | undefined;
@@ -52,7 +52,7 @@ export interface AuditRecord extends AuditFacts {
   readonly receivedBytes: number;
   readonly subject: string | undefined;
   readonly issuer: string | undefined;
-  /** Of the API key: its id, never its secret. */
+  /** It is the id of the API key, never its secret. */
   readonly keyId: string | undefined;
   /** The id of the replica that has authenticated the client and sent the request on. */
   readonly vouchedBy?: string | undefined;
@@ -74,7 +74,7 @@ export interface AuditRecord extends AuditFacts {
   readonly clientLeft: true | undefined;
 }
 
-/** Where records go. `requestEnded` never throws and never waits. */
+/** Records go there. `requestEnded` never throws and never waits. */
 export interface Audit {
   requestEnded(record: AuditRecord): void;
   /** The operator may have moved the file of the records. */

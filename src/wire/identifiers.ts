@@ -17,14 +17,14 @@ const malformed = (id: string, why: string) => {
   return invalidInput(`id ${JSON.stringify(shown)}: ${why}`);
 };
 
-/** Of every route whose path names an object. */
+/** Every route whose path names an object has it. */
 export const delimiterParameter = {
   delimiter: Type.Optional(
     Type.String({ minLength: 1, description: 'What separates the parts of an identifier; `$` if absent.' }),
   ),
 };
 
-/** Of the routes that know branches. */
+/** The routes that know branches have it. */
 export const branchParameter = {
   branch: Type.Optional(Type.String({ description: 'Absent or `main` is the main branch.' })),
 };

@@ -9,7 +9,7 @@ import { invalidInput, type LancegateError } from '../kernel/errors.ts';
 import { requireBoundedJson } from '../kernel/json-bounds.ts';
 import { checkNames, type NameCheck } from './known-names.ts';
 
-/** Not `Type.Record`, whose pattern does not match a key that holds a line break. */
+/** It is no `Type.Record`, whose pattern does not match a key that holds a line break. */
 export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
   type: 'object',
   additionalProperties: { type: 'string' },
@@ -23,10 +23,10 @@ export const mapOf = <Schema extends Type.TSchema>(additionalProperties: Schema)
 /** Versions count commits, so each fits a JavaScript number. */
 export const Version = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER, examples: [3] });
 
-/** Of rows, bytes and the like, in answers. */
+/** Answers count rows, bytes and the like by it. */
 export const Count = Type.Integer({ minimum: 0 });
 
-/** Of bodies whose query may say the same. */
+/** Bodies have these whose query may say the same. */
 export const pageFields = {
   page_token: Type.Optional(
     Type.String({ description: 'Where the page begins: what the answer of the one before said.' }),
@@ -34,7 +34,7 @@ export const pageFields = {
   limit: Type.Optional(Type.Integer({ minimum: 1, description: 'The most that one page has.' })),
 };
 
-/** Of the answers that have pages. */
+/** Answers that have pages have it. */
 export const nextPage = { page_token: Type.Optional(Type.String()) };
 
 export const PageBody = Type.Object(pageFields);

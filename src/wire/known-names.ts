@@ -18,14 +18,14 @@ export interface NamesOfRoute {
   /** It changes something. */
   readonly isStrict: boolean;
   readonly parameters: Named;
-  /** Of the body. */
+  /** The body has these. */
   readonly fields: Named;
 }
 
 /** More are no slip, and each is compared with all that are known. */
 const mostUnknown = 32;
 const longestName = 100;
-/** Of a slip. */
+/** A slip has so many edits at the most. */
 const mostEdits = 2;
 
 /** `accepted` are passed over by the operator's word. `passedOver` hears of what no client of our list sends. */
@@ -135,7 +135,7 @@ export const namesOf = (value: object): readonly string[] =>
  */
 interface SentByClients {
   readonly query?: string;
-  /** With the fields of the objects in it, as `alterations[].path`. */
+  /** It names the fields of the objects in it, too, as `alterations[].path`. */
   readonly body?: string;
 }
 

@@ -87,7 +87,7 @@ function decodeForm(raw: string): string | undefined {
 /** What `readFlag` reads, as documents say it. */
 export const flag = (description: string) => Type.Optional(Type.Boolean({ description }));
 
-/** Of a parameter that is read only to refuse what it asks for: documents do not have it. */
+/** The service reads such a parameter only to refuse what it asks for: documents do not have it. */
 export const Refused = Type.Optional(Type.Never());
 
 /** `true` or `false` in any case, `1` or `0`, or a bare name for true; undefined where it is absent. */
@@ -140,7 +140,7 @@ const parts = units.map(({ unit }) => `(?:(${number})${unit})?`).join('');
 export const durationPattern = String.raw`^(?=\d)(?:(${number})|${parts})$`;
 const durationGrammar = new RegExp(durationPattern);
 
-/** Of every route. */
+/** Every route has it. */
 export const timeoutParameter = {
   timeout: Type.Optional(
     Type.String({

@@ -82,7 +82,7 @@ export class BatchBuffers {
     return this.#int64(this.#viewed.at + 8 * index, 'the number of buffers of a column');
   }
 
-  /** Where the buffer lies in the body, in bytes. */
+  /** The buffer lies there in the body, in bytes. */
   range(index: number): { readonly offset: number; readonly length: number } {
     const at = this.#buffers.at + bytesOfPair * index;
     return {

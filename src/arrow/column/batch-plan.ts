@@ -47,7 +47,7 @@ export class BatchPlan {
     this.#encode = encode;
   }
 
-  /** Of all buffers, without padding. */
+  /** All buffers have so many, without padding. */
   get bytes(): number {
     return sumOf(this.#buffers, ({ length }) => length);
   }
@@ -279,7 +279,7 @@ interface PlacedRuns<Batch> {
   readonly runs: RowRuns;
 }
 
-/** Where the rows of a result are, in its order. */
+/** It knows where the rows of a result are, in its order. */
 export class RowPlaces<Batch = number> {
   readonly placed: readonly PlacedRuns<Batch>[];
   readonly rows: number;

@@ -15,7 +15,7 @@ import { bitAt, type ColumnData, readColumns, setBit } from './column-data.ts';
 export interface StoredStructs {
   /** One batch, with the structs as columns of their names; undefined where the table has none of the rows. */
   readonly rows: IpcChunk | undefined;
-  /** For each row of the source, that of `rows`, or -1 where the table has none. */
+  /** Each row of the source has that of `rows`, or -1 where the table has none. */
   readonly rowOf: Int32Array;
 }
 
@@ -62,11 +62,11 @@ function takeRows(stored: IpcChunk, rowOf: Int32Array): ReadonlyMap<string, Colu
 /** A bit for each row; undefined where all are one. */
 type Bits = Uint8Array | undefined;
 
-/** Which rows have a struct in the source, and which in the table. */
+/** It says which rows have a struct in the source, and which in the table. */
 interface Places {
   readonly sent: Bits;
   readonly stored: Bits;
-  /** Which rows the table has at all. */
+  /** The table has these rows. */
   readonly found: Bits;
 }
 

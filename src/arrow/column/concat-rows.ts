@@ -120,7 +120,7 @@ export function concatRows(parts: readonly RowsOf[]): IpcChunk {
 
 /** From this many batches on, the engine is faster with one: its time for a merge grows with their square. */
 const manyBatches = 64;
-/** For batches that cannot be joined; the engine takes a third of a second for as many. */
+/** So many batches stay where they cannot be joined; the engine takes a third of a second for as many. */
 const mostUnjoinedBatches = 1024;
 
 /**

@@ -17,7 +17,7 @@ export type IpcFile = Buffer & { readonly [ipcFile]: true };
 /** A file that this service or the engine has made, or that was checked by another process of this service. */
 export const ownFile = (bytes: Buffer): IpcFile => bytes as Buffer as IpcFile;
 
-/** Where one message lies in a file, in bytes from its start. */
+/** One message lies there in a file, in bytes from its start. */
 export interface Block {
   readonly offset: number;
   readonly metaLength: number;
@@ -106,7 +106,7 @@ export interface MessageToWrite {
   fill(body: Buffer): void;
 }
 
-/** In memory of their own. */
+/** They are in memory of their own. */
 export function bytesOfMessage({ head, bodyLength, fill }: MessageToWrite): Buffer {
   const bytes = Buffer.alloc(head.length + bodyLength);
   bytes.set(head);

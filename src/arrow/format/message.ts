@@ -29,7 +29,7 @@ function follow(bytes: Buffer, at: number, what: string): number {
 /** A table inside `bytes`. Field numbers are those of Arrow's Schema.fbs, Message.fbs and File.fbs. */
 export class FlatTable {
   readonly bytes: Buffer;
-  /** Where the table itself lies: what a copy of `bytes` elsewhere needs to point at it. */
+  /** The table itself lies there: a copy of `bytes` elsewhere needs it to point at it. */
   readonly at: number;
   /** Of the elements of vectors; the engine wants that of their widths, and some writers of files align by four. */
   readonly #alignment: 4 | 8;
@@ -64,7 +64,7 @@ export class FlatTable {
     return at === undefined ? 0 : this.bytes.readUInt8(at);
   }
 
-  /** In a copy of the bytes, or before anyone else reads them. */
+  /** It is called on a copy of the bytes, or before anyone else reads them. */
   setUint8(field: number, value: number): void {
     const at = this.#positionOf(field, 1);
     if (at === undefined) throw malformed('a field is not there');
@@ -150,14 +150,14 @@ export function exactLength(value: bigint, what: string): number {
 export const magicAtEnd = Buffer.from('ARROW1');
 /** The first bytes of a file, in front of its messages: the same, padded. */
 export const magic = Buffer.concat([magicAtEnd], 8);
-/** In front of every message since Arrow 0.15: this word, then the length of the metadata. */
+/** This word is in front of every message since Arrow 0.15, then comes the length of the metadata. */
 export const continuation = -1;
 export const prefixBytes = 8;
 export const metadataV5 = 4;
 
 type MessageKind = 'schema' | 'dictionary batch' | 'record batch';
 
-/** By their numbers. */
+/** Each stands at its number. */
 const messageKinds: readonly (MessageKind | undefined)[] = [undefined, 'schema', 'dictionary batch', 'record batch'];
 
 export interface Message {

@@ -15,7 +15,7 @@ import type { DataType, Dictionary, Field, IpcChunk, Schema, TimeUnit } from './
  * built here is counted, not what was sent. The engine's own verifier allows a depth of 64 tables.
  */
 const maxDepth = 32;
-/** Of a table, those in others included. */
+/** A table may have so many, those in others included. */
 export const mostFields = 10_000;
 const maxTextBytes = 16 << 20;
 /** A guess at what one metadata entry costs in addition to its texts. */
@@ -91,7 +91,7 @@ const unsupported =
     throw refuse(path, `the Arrow type ${name} is not supported`);
   };
 
-/** By their numbers in the `Type` union of Schema.fbs. */
+/** Each stands at its number in the `Type` union of Schema.fbs. */
 const typeReaders: Readonly<Record<number, ReadType>> = {
   1: () => ({ kind: 'null' }),
   2: (table) => ({ kind: 'int', ...intType(table) }),

@@ -159,7 +159,7 @@ export const columnLayout = ({ dictionary, type }: Field): ColumnLayout =>
   dictionary === undefined ? valueLayout(type) : fixed(dictionary.index.bitWidth / 8);
 
 /** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
-/** Of a list or a vector. */
+/** The element of a list or a vector. */
 export const elementOf = <Part>({ children }: { readonly children: readonly Part[] }): Part => children[0]!;
 
 export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>

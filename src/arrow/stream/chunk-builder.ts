@@ -88,7 +88,7 @@ export interface DictionaryBatch {
   /** The `RecordBatch` table of the values. */
   readonly header: FlatTable;
   readonly isDelta: boolean;
-  /** In place of this dictionary and of those before it; undefined where none is replaced. */
+  /** It takes the place of this dictionary and of those before it; undefined where none is replaced. */
   readonly unified: UnifiedDictionary | undefined;
 }
 
@@ -101,9 +101,9 @@ export class Preamble {
   bytes = 0;
   decodedBytes = 0;
   readonly #messages: Buffer[];
-  /** By id, the values of each dictionary that the schema names. */
+  /** It has, by id, the values of each dictionary that the schema names. */
   readonly #values = new Map<bigint, Field>();
-  /** By id, what has arrived of each, or stands for it. */
+  /** It has, by id, what has arrived of each, or stands for it. */
   readonly #arrived = new Map<bigint, BatchBuffers[]>();
   readonly #unified = new Map<bigint, UnifiedDictionary>();
   /** What the dictionaries take decoded, beyond their bytes as sent. */

@@ -43,7 +43,7 @@ export class EncodedColumns {
     return batches;
   }
 
-  /** For the columns of one result. */
+  /** The columns of one result share it. */
   encoding(): Encoding {
     return new Encoding(this.#values);
   }
@@ -68,15 +68,15 @@ const plain = (field: Field): Field => ({ ...field, dictionary: undefined, nulla
 
 interface NewDictionary {
   readonly values: Field;
-  /** By the key of a value. */
+  /** The key of a value leads to its index. */
   readonly indexes: Map<string, number>;
-  /** Where each value is. */
+  /** Each value is there. */
   readonly places: (readonly [origin: ColumnData, row: number])[];
 }
 
 export class Encoding {
   readonly #read: WeakMap<ColumnData, Values>;
-  /** By id. */
+  /** Each stands under its id. */
   readonly #made = new Map<bigint, NewDictionary>();
 
   constructor(read: WeakMap<ColumnData, Values>) {

@@ -25,7 +25,7 @@ export class FileStream {
   #at = 0;
   #rows = 0;
 
-  /** In the batches so far. */
+  /** The batches so far have so many. */
   get rows(): number {
     return this.#rows;
   }

@@ -18,7 +18,7 @@ interface Encoded {
   readonly dictionary: Dictionary;
   /** The column of its values. */
   readonly values: Field;
-  /** Which buffer of a batch has the indices. */
+  /** This buffer of a batch has the indices. */
   readonly buffer: number;
 }
 
@@ -33,9 +33,9 @@ interface Part {
  */
 export class JoinedDictionaries {
   readonly #encoded: readonly Encoded[];
-  /** By id: the parts by their digest, in order. */
+  /** It has, by id, the parts by their digest, in order. */
   readonly #parts = new Map<bigint, Map<string, Part>>();
-  /** By id: the part of the present file. */
+  /** It has, by id, the part of the present file. */
   readonly #present = new Map<bigint, Part>();
   #bytes = 0;
 

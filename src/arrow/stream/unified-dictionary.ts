@@ -16,7 +16,7 @@ export class UnifiedDictionary {
   readonly #id: bigint;
   readonly #values: Field;
   readonly #indexes = new Map<string, number>();
-  /** By the index that the stream's present dictionary gives a value. */
+  /** The index that the stream's present dictionary gives a value leads to the one in the file. */
   #present: number[] = [];
   #count = 0;
   #movesIndexes = false;

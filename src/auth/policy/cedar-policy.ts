@@ -46,7 +46,7 @@ export class CedarPolicy implements Policy {
     return policy;
   }
 
-  /** For all decisions from now on. */
+  /** All decisions from now on follow it. */
   replace(source: CheckedSource): void {
     this.#putInForce(source);
     this.#areDefaults = false;
@@ -134,7 +134,7 @@ action "read", "write", "admin";
 ${actionDeclarations.join('\n')}
 `;
 
-/** In force where the operator gives none. */
+/** They are in force where the operator gives none. */
 const defaultPolicies = `
 @id("scope lancegate:read")
 permit (principal, action in Action::"read", resource)

@@ -1,4 +1,4 @@
-/** Where an issuer's endpoints are: OpenID Connect discovery, or RFC 8414. */
+/** Finds an issuer's endpoints, by OpenID Connect discovery or RFC 8414. */
 import * as oauth from 'oauth4webapi';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../telemetry/logger.ts';

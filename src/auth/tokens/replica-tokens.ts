@@ -47,9 +47,9 @@ const mostPrincipals = 10_000;
 
 export class ReplicaTokens implements Verifier {
   readonly #deps: Deps;
-  /** By principal and audience. */
+  /** Each stands under its principal and audience. */
   readonly #signed: ExpiringCache<string>;
-  /** By the digest of a token. */
+  /** Each stands under the digest of its token. */
   readonly #verified: ExpiringCache<Principal>;
   /** The newest first. */
   #keys: readonly HeldKey[] = [];

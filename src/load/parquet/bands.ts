@@ -17,7 +17,7 @@ const smallColumnBytes = 512 << 10;
 const stretchBytes = 2 << 20;
 const mostBatchesOfStretch = 8;
 
-/** From the first column to before the last. */
+/** A band goes from the first column to before the last. */
 interface Band {
   readonly first: number;
   readonly end: number;

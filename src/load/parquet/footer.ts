@@ -28,10 +28,10 @@ interface ParquetColumn {
 export interface Chunk {
   readonly metadata: Thrift;
   readonly codec: number;
-  /** Where its pages begin in the file, and how long they are together. */
+  /** Its pages begin there in the file, and are together so long. */
   readonly offset: number;
   readonly bytes: number;
-  /** Of the first page, where it is a dictionary. */
+  /** The first page has so many, where it is a dictionary. */
   readonly dictionaryBytes: number;
   readonly unpackedBytes: number;
 }
@@ -50,7 +50,7 @@ export interface BytesToCopy {
 /** Pages of a leaf for a small file. */
 export interface LeafPages {
   readonly chunk: Chunk;
-  /** Of what the pages are packed with. */
+  /** The pages are packed with what has this number. */
   readonly codec: number;
   /** Empty where there is none. */
   readonly dictionary: readonly BytesToCopy[];

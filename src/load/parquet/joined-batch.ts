@@ -10,7 +10,7 @@ import { blockOf, type RowMessage } from '../row-messages.ts';
 /** The decoder pads every buffer to so many bytes, and what is in front of the body. */
 const padding = 64;
 
-/** Of each, its dictionaries and its record batch. */
+/** Each column gives its dictionaries and its record batch. */
 export function joinedBatch(columns: readonly (readonly RowMessage[])[]): readonly RowMessage[] {
   if (columns.length === 1) return columns.flat();
   // Each has numbered its dictionaries from 0 on.

@@ -22,7 +22,7 @@ export interface ChunkPage {
 
 interface PagesOfChunk {
   readonly dictionary: readonly BytesToCopy[];
-  /** Of what the pages are packed with. */
+  /** The pages are packed with what has this number. */
   readonly codec: number;
   /** Those with rows, in their order. */
   readonly rest: Iterator<ChunkPage, void>;
@@ -38,7 +38,7 @@ const headBytes = 512;
 /** zlib would join small ones. The least is what it takes. */
 const inOneBuffer = (size: number) => ({ maxOutputLength: Math.max(1, size), chunkSize: Math.max(64, size) });
 
-/** By the numbers of the format. */
+/** Each stands at its number of the format. */
 const unpackers: Readonly<Record<number, (packed: Uint8Array, size: number) => Uint8Array>> = {
   [notPacked]: (packed) => packed,
   1: (packed, size) => {
@@ -57,7 +57,7 @@ export const canUnpack = ({ codec }: Chunk): boolean => unpackers[codec] !== und
 interface FoundPage {
   readonly header: Thrift;
   readonly kind: number;
-  /** Where the header begins and where the content does. */
+  /** The header begins there, and the content at `contentAt`. */
   readonly at: number;
   readonly contentAt: number;
   readonly end: number;
@@ -190,7 +190,7 @@ function rowsInLevels(levels: Buffer, most: number, values: number) {
   return { rows, isContinuation: isContinuation === true };
 }
 
-/** Of levels that follow each other. */
+/** A run is of levels that follow each other. */
 interface Run {
   readonly count: number;
   zerosIn(first: number): number;

@@ -14,7 +14,7 @@ interface ListBranchesCommand {
   readonly visible: Visible<BranchName>;
 }
 
-/** By name. A parent that is not visible is not named. */
+/** They are listed by name. A parent that is not visible is not named. */
 const listBranches =
   ({ access }: { readonly access: TableAccess }) =>
   async ({ table, page, visible }: ListBranchesCommand): Promise<Listing<StoredBranch>> => {

@@ -29,7 +29,7 @@ export interface Alteration {
 }
 
 interface AlterColumnsCommand extends ColumnCommand {
-  /** At least one. */
+  /** There is at least one. */
   readonly alterations: readonly Alteration[];
 }
 

@@ -84,9 +84,9 @@ export const notComputed = (at: string): LancegateError =>
     `${at}: this service has no columns that are computed again; give an expression, which is computed once`,
   );
 
-/** Of an entry of metadata. */
+/** An entry of metadata may have so many. */
 const mostCharacters = 2 ** 20;
-/** Of one field, or of a schema. */
+/** One field, or a schema, may have so many. */
 const mostEntries = 1_000;
 
 export function requireFewTexts(metadata: Readonly<Record<string, string | null>>, what: string): void {

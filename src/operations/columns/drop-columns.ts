@@ -15,7 +15,7 @@ import {
 } from './change-columns.ts';
 
 interface DropColumnsCommand extends ColumnCommand {
-  /** At least one. */
+  /** There is at least one. */
   readonly columns: readonly FieldPath[];
 }
 

@@ -37,7 +37,7 @@ export interface MetadataUpdate {
 }
 
 interface UpdateFieldMetadataCommand extends ColumnCommand {
-  /** At least one. */
+  /** There is at least one. */
   readonly updates: readonly MetadataUpdate[];
 }
 
@@ -45,7 +45,7 @@ interface UpdateFieldMetadataCommand extends ColumnCommand {
 type MetadataOfFields = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
 interface UpdateFieldMetadataResult extends ChangeResult {
-  /** Of each updated field; undefined where the version cannot be read by now. */
+  /** Each updated field has its own; undefined where the version cannot be read by now. */
   readonly fields: MetadataOfFields | undefined;
 }
 

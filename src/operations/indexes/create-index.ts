@@ -31,7 +31,7 @@ interface CreateIndexCommand {
   /** `plainIndexName` by default. */
   readonly name: string | undefined;
   readonly options: IndexOptions;
-  /** In place of a number of partitions. */
+  /** It takes the place of a number of partitions. */
   readonly rowsPerPartition: number | undefined;
   readonly isReplacing: boolean;
   readonly idempotency: IdempotencyHeader | undefined;

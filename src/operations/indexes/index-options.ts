@@ -52,7 +52,7 @@ export const CreateIndexBody = Type.Object({
   document_granularity: refused,
 });
 
-/** Of routes whose path names the index. */
+/** Routes whose path names the index have this body. */
 export const IndexNameBody = Type.Object({ index_name: Type.Optional(Type.String()) });
 
 export function requireSameIndex({ index_name: given }: Static<typeof IndexNameBody>, index: string): void {
@@ -111,7 +111,7 @@ function vectorOptions(type: VectorIndexType, body: IndexBody): VectorOptions {
 /** Those that need a dictionary read it from a path made of their name. */
 const tokenizers = ['simple', 'whitespace', 'raw', 'ngram', 'icu', 'icu/split'];
 
-/** For another one, the engine ends the process. */
+/** The engine ends the process where it is asked for another one. */
 const languages = [
   ...['Arabic', 'Danish', 'Dutch', 'English', 'Finnish', 'French', 'German', 'Greek', 'Hungarian', 'Italian'],
   ...['Norwegian', 'Portuguese', 'Romanian', 'Russian', 'Spanish', 'Swedish', 'Tamil', 'Turkish'],

@@ -26,7 +26,7 @@ interface IndexesAt extends OnBranch {
   readonly version: number | undefined;
 }
 
-/** By name. */
+/** They are listed by name. */
 const listIndexes =
   ({ access }: Deps) =>
   async ({ table, branch, version, page }: IndexesAt & { page: Page }): Promise<Listing<IndexDescription>> => {

@@ -25,7 +25,7 @@ interface ColumnUpdate {
 export interface RowsUpdate {
   /** undefined for all rows. */
   readonly predicate: CheckedSql | undefined;
-  /** At least one. */
+  /** There is at least one. */
   readonly updates: readonly ColumnUpdate[];
 }
 
@@ -84,7 +84,7 @@ export function readUpdate(body: Static<typeof UpdateBody>, readFilter: ReadFilt
   return { predicate, updates };
 }
 
-/** Of a table with these columns. */
+/** The table has these columns. */
 export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Schema): StepWithFile {
   const columns = schema.fields.map(({ name }) => name);
   const set = updates.map(({ column: text, value }) => {

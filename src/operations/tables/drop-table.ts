@@ -44,7 +44,7 @@ export const deregisterTable =
   async (command: Removal, _scope?: RequestScope, answered?: AnswerOf<TableDescription>): Promise<TableDescription> =>
     (await remove(deps, command, answered, (ref, answer) => deps.catalog.dropTable(ref, answer, 'left'))).description;
 
-/** By `fromCatalog`, which records the answer with the removal. */
+/** `fromCatalog` removes it, and records the answer with the removal. */
 async function remove(
   { access, locks, datasets, recoveryMarks }: RemovalDeps,
   { table }: Removal,

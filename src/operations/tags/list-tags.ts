@@ -11,7 +11,7 @@ interface ListTagsCommand extends Pick<TagCommand, 'table' | 'visible'> {
   readonly page: Page;
 }
 
-/** By name. */
+/** They are listed by name. */
 const listTags =
   ({ access }: ReadingDeps) =>
   async ({ table, page, visible }: ListTagsCommand): Promise<Listing<StoredTag>> => {

@@ -40,7 +40,7 @@ const AddNullColumns = Type.Object({ source: Source });
 const named = <Kind extends string, Schema extends TObject>(operation: Kind, { properties }: Schema) =>
   Type.Object({ operation: Type.Literal(operation), ...properties });
 
-/** Of any operation. */
+/** Any operation has this body. */
 export const OperationBody = Type.Union([
   named('insert', InsertOperation),
   named('merge_insert', MergeOperation),
@@ -145,7 +145,7 @@ export function kindOf<Does extends TransactOperation>(does: Does): OperationKin
   return kind as OperationKind<Does>;
 }
 
-/** Of every kind. */
+/** Every kind has its action among these. */
 export const operationActions: readonly Action[] = Object.values(kinds).map(({ action }) => action);
 
 /** The source of an operation that has one. */

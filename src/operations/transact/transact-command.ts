@@ -56,7 +56,7 @@ export interface NamedSource {
 export interface TransactCommand {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
-  /** At least one. They are applied in their order. Each source that they name is named once. */
+  /** There is at least one. They are applied in their order. Each source that they name is named once. */
   readonly operations: readonly NamedOperation[];
   /** The sources as they arrive, each of which must be read before the next one: no other than those that are named. */
   readonly source: AsyncIterable<NamedSource>;

@@ -8,7 +8,7 @@ export class ArrowStreamBytes {
   #hasSchema = false;
   #rows = 0;
 
-  /** In the files so far. */
+  /** The files so far have so many. */
   get rows(): number {
     return this.#rows;
   }

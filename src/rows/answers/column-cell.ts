@@ -25,7 +25,7 @@ class ColumnCell<Column> implements Cell {
 
 export const cell = <Column>(column: Column, write: WriteColumn<Column>): Cell => new ColumnCell(column, write);
 
-/** Where values of a width lie. */
+/** Says where values of a width lie. */
 export const placeOf = (bytes: Uint8Array, width: number): [ArrayBufferLike, number, number] => [
   bytes.buffer,
   bytes.byteOffset,

@@ -21,7 +21,7 @@ export const fractionLengths = Uint8Array.from({ length: 1_000 }, (_, value) => 
   return digits === 0 ? 0 : digits + 1;
 });
 
-/** Of a whole number below 1e9. */
+/** `value` is a whole number below 1e9. */
 export function countDigits(value: number): number {
   if (value < 10_000) {
     if (value < 100) return value < 10 ? 1 : 2;

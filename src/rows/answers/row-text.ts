@@ -44,7 +44,7 @@ export class RowText {
     this.#partBytes = partBytes;
   }
 
-  /** In the files so far. */
+  /** The files so far have so many. */
   get rows(): number {
     return this.#rows;
   }

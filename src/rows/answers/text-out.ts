@@ -44,7 +44,7 @@ const beyond = 8;
 
 export class TextOut {
   bytes: Buffer;
-  /** Where the next byte goes. */
+  /** The next byte goes there. */
   at = 0;
   #view: DataView;
   /** A number and its bits. */
@@ -111,7 +111,7 @@ export class TextOut {
     this.#digits(size - high * 1e9, 9);
   }
 
-  /** At most nine digits, with zeros before. */
+  /** Writes at most nine digits, with zeros before. */
   padded(value: number, width: number): void {
     this.reserve(width);
     this.#digits(value, width);
@@ -130,7 +130,7 @@ export class TextOut {
     this.at = at + 8;
   }
 
-  /** With the fewest digits that tell a double from every other. */
+  /** Writes the fewest digits that tell a double from every other. */
   double(value: number): void {
     if (this.#special(value)) return;
     const size = Math.abs(value);

@@ -167,7 +167,7 @@ export class ColumnMaker {
     throw this.#refuse(given, index, `has ${list.length} values where a vector of ${type.listSize} belongs`);
   }
 
-  /** With a dictionary of the values that it has. */
+  /** The column gets a dictionary of the values that it has. */
   #encoded(field: Field, dictionary: NonNullable<Field['dictionary']>, given: Given, isText: boolean): ColumnData {
     const places = new Map<unknown, number>();
     const firsts: number[] = [];

@@ -16,7 +16,7 @@ export type ToConvert = { readonly body: number } & (
   | { readonly kind: 'more' | 'end' | 'leave' }
 );
 
-/** Where `isMore`, the rest of the parts is asked for with `more`. */
+/** The rest of the parts is asked for with `more` where `isMore`. */
 export interface ConvertedParts {
   readonly parts: readonly Uint8Array[];
   readonly isMore: boolean;
@@ -27,7 +27,7 @@ export type Converted = { readonly body: number; readonly kind: ToConvert['kind'
   | { readonly fault: { readonly kind: ErrorName; readonly message: string; readonly cause?: unknown } }
 );
 
-/** To start and ask the thread takes as long as to convert some of these here. */
+/** It takes as long to start and ask the thread as to convert some of these here. */
 const smallBytes = 32 << 10;
 /** What the bodies of the memory plan cannot reach together; a thread beyond it is ended. */
 const mostHeapMiB = 512;

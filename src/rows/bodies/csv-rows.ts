@@ -26,7 +26,7 @@ interface CsvOf {
 export class CsvRows implements RowSource {
   readonly #parser: Parser;
   #columns: readonly string[] | undefined;
-  /** That the last row ends on. */
+  /** The last row ends on it. */
   #line = 0;
   #failure: Error | undefined;
   readonly #leftOut: LeftOut;

@@ -142,7 +142,7 @@ function floatWriter(view: Buffer, bitWidth: 16 | 32 | 64): WriteValue {
   };
 }
 
-/** To the nearest half float, and to the even one of two. */
+/** Rounds to the nearest half float, and to the even one of two. */
 function halfBits(value: number): number {
   const sign = value < 0 || Object.is(value, -0) ? 0x8000 : 0;
   const size = Math.abs(value);

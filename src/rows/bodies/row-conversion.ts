@@ -44,7 +44,7 @@ function sourceOf({ format, delimiter = ',', table, leftOut }: ConversionOf): Ro
 
 interface ConversionOf {
   readonly format: RowFormat;
-  /** Of CSV: one ASCII character, a comma where it is not given. */
+  /** CSV has one ASCII character, a comma where it is not given. */
   readonly delimiter?: string;
   /** The table that the rows are for; undefined makes the types of a new one. */
   readonly table?: Schema | undefined;
@@ -224,7 +224,7 @@ class SeenColumns {
     throw invalidInput(`there is no column ${JSON.stringify(missing)}; the columns are ${names.join(', ')}`);
   }
 
-  /** Of the types that their values have. */
+  /** The fields get the types that their values have. */
   fields(given: ReadonlyMap<string, Field>): readonly Field[] {
     if (this.#columns.size === 0) throw invalidInput('the rows have no columns');
     const later = [...given].filter(([name]) => !this.#columns.has(name)).map(([, field]) => field);
@@ -232,7 +232,7 @@ class SeenColumns {
     return [...seen, ...later];
   }
 
-  /** Of the types that the table has for them. */
+  /** The fields get the types that the table has for them. */
   fieldsOf(table: Schema, given: ReadonlyMap<string, Field>): readonly Field[] {
     const known = new Set(table.fields.map(({ name }) => name));
     for (const [name, { place }] of this.#columns) if (!known.has(name)) throw unknownColumn(name, place);

@@ -4,7 +4,7 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 /** The values of one row, by the names of its columns. They come from a client: its names may be any. */
 export interface Row {
   readonly values: Readonly<Record<string, unknown>>;
-  /** For refusals, such as `line 7`. */
+  /** Refusals name it, such as `line 7`. */
   readonly place: string;
 }
 

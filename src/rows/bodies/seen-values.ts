@@ -24,7 +24,7 @@ export class SeenValues {
   readonly #count: FieldCount;
   readonly #isText: boolean;
   readonly #kinds = new Set<Kind>();
-  /** Of lists. */
+  /** Lists had these. */
   readonly #lengths = new Set<number>();
   #items: SeenValues | undefined;
   readonly #fields = new Map<string, SeenValues>();
@@ -36,12 +36,12 @@ export class SeenValues {
     this.#isText = isText;
   }
 
-  /** Which fields its objects have. */
+  /** Its objects have these fields. */
   get fields(): ReadonlyMap<string, SeenValues> {
     return this.#fields;
   }
 
-  /** Of the values in its lists; undefined where there was none. */
+  /** It has seen the values in its lists; undefined where there was none. */
   get items(): SeenValues | undefined {
     return this.#items;
   }

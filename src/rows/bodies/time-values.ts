@@ -47,7 +47,7 @@ function parseOffset(zone: string): number {
   return (zone.startsWith('-') ? -1 : 1) * (hours * 3_600 + minutes * 60);
 }
 
-/** In the unit; undefined where digits would be lost, or the number has no room in 64 bits. */
+/** The number is in the unit; undefined where digits would be lost, or 64 bits are too few. */
 function inUnit(seconds: number, nanoseconds: number, unit: TimeUnit): bigint | undefined {
   const perUnit = perSecond.ns / perSecond[unit];
   const rest = BigInt(nanoseconds);
