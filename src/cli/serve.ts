@@ -77,12 +77,15 @@ async function serve(
   context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
   const service = await starting;
   await write(context.stdout, startLine(config, service.url, context));
-  await whenStarted(service.url);
+  await whenStarted(openedAt(service.url));
   await stopAsked;
   logger.info({ drainTimeoutMs: config.drainTimeoutMs }, 'stopping: no new requests, those under way may finish');
   await service.close(config.drainTimeoutMs);
   logger.info({}, 'stopped');
 }
+
+/** All addresses are none that a browser everywhere can open. */
+const openedAt = (url: string): string => url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
 
 /** A line of the log that is written at any level, and to stdout: for who waits until the service answers. */
 function startLine(config: Config, url: string, context: CliContext): string {
@@ -91,7 +94,7 @@ function startLine(config: Config, url: string, context: CliContext): string {
   const logger = loggerFor({ ...config, logLevel: 'info' }, context, (text) => {
     line += text;
   });
-  const fields = { version: versionOf(context), dataFolder, storageRoot, pages: [`${url}${basePath}/docs`] };
+  const fields = { version: versionOf(context), dataFolder, storageRoot, pages: [`${openedAt(url)}${basePath}/docs`] };
   logger.info(fields, `lancegate listening on ${url}`);
   return line;
 }

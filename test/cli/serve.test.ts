@@ -26,7 +26,7 @@ class RecordingService {
     const reload = async (): Promise<void> => {
       this.reloads += 1;
     };
-    return { url: 'http://127.0.0.1:4321', reload, close };
+    return { url: `http://${config.host}:4321`, reload, close };
   };
 }
 
@@ -59,9 +59,14 @@ function run(...args: readonly string[]): Serving {
   return { service, stdout, outcome, signal };
 }
 
-test('stdout has one line, of the log, at any level: what runs, where it listens, and what it works on', async () => {
-  for (const command of ['serve', 'dev']) {
-    const { service, outcome, signal } = run(command, '--log-level', 'error', '--base-path', '/x', '--data', '/d');
+test('stdout has one line, of the log, at any level: what runs, where it listens, what it works on, and a page that opens', async () => {
+  for (const [command, host] of [
+    ['serve', '127.0.0.1'],
+    ['dev', '127.0.0.1'],
+    ['serve', '0.0.0.0'],
+  ] as const) {
+    const flags = ['--log-level', 'error', '--base-path', '/x', '--data', '/d', '--host', host];
+    const { service, outcome, signal } = run(command, ...flags);
     signal(0);
     service.closed.resolve();
     const [line, ...others] = (await outcome).stdout.toString().split('\n');
@@ -72,7 +77,7 @@ test('stdout has one line, of the log, at any level: what runs, where it listens
       dataFolder: '/d',
       storageRoot: '/d/tables',
       pages: ['http://127.0.0.1:4321/x/docs'],
-      message: 'lancegate listening on http://127.0.0.1:4321',
+      message: `lancegate listening on http://${host}:4321`,
     });
     assert.ok(time);
     assert.deepEqual(others, ['']);
