@@ -64,8 +64,13 @@ async function runProgram(
   const refused: string[] = [];
   const output = { shown: (text: string) => shown.push(text), refused: (text: string) => refused.push(text) };
   const program = programOf(commands, versionOf(context), context, output);
+  const [first, ...asked] = args;
+  // `help` itself takes one word, and some commands have two.
+  const isOfTwo = first === 'help' && asked.length > 1;
   try {
-    await program.parseAsync(args.length === 0 ? ['--help'] : args, { from: 'user' });
+    await program.parseAsync(first === undefined ? ['--help'] : isOfTwo ? [...asked, '--help'] : args, {
+      from: 'user',
+    });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode !== 0) {

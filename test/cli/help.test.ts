@@ -23,6 +23,7 @@ test('a command names its flags with what they take and their defaults', async (
   assert.match(await print('token', '--help'), /--expires DURATION [^[]*\[12h\]/);
   assert.match(await print('key', 'create', '--help'), /--subject TEXT/);
   assert.equal(await print('api-key', 'create', '--help'), await print('key', 'create', '--help'));
+  assert.equal(await print('help', 'key', 'create'), await print('key', 'create', '--help'));
 });
 
 test('help is no wider than its terminal, or than 100 columns', async () => {
