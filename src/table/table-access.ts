@@ -2,7 +2,7 @@ import { fitRows, nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
 import { isFitted } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
-import type { TableCatalog, TableRecord } from '../catalog/port.ts';
+import type { CreationCatalog, TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
 import type { TableColumns } from '../engine/port/column-view.ts';
 import type { Branches, BranchHead, History, Snapshot } from '../engine/port/dataset.ts';
@@ -39,13 +39,13 @@ export function requireCreated({ ref, state }: TableRecord): void {
 
 /** How operations find tables and read what is on storage. */
 export class TableAccess {
-  readonly #catalog: TableCatalog;
+  readonly #catalog: TableCatalog & Pick<CreationCatalog, 'unfinished'>;
   readonly #engine: Locations & Datasets & Pick<BranchRecovery, 'newestVersion'>;
   readonly #datasets: OpenDatasets;
   readonly #whileStorageAnswers: WhileStorageAnswers;
 
   constructor(
-    catalog: TableCatalog,
+    catalog: TableCatalog & Pick<CreationCatalog, 'unfinished'>,
     engine: Locations & Datasets & Pick<BranchRecovery, 'newestVersion'>,
     datasets: OpenDatasets,
     whileStorageAnswers: WhileStorageAnswers,
@@ -71,7 +71,7 @@ export class TableAccess {
 
   /**
    * Programs of files ask for the name and the location alone, and write a dataset there: that is the table then. Of a create that is
-   * under way nothing is seen, and of replicas the owner takes it. Throws why what is there cannot be read.
+   * under way nothing is seen. Of replicas the owner takes it, and the others read it. Throws why what is there cannot be read.
    */
   async adopted(declared: TableRecord): Promise<TableRecord> {
     const { ref, location, properties, id: replaces } = declared;
@@ -84,10 +84,13 @@ export class TableAccess {
       await dataset.sync(0).finally(() => dataset.close());
       return await this.#catalog.registerTable({ ref, properties, seen, ...found, replaces });
     } catch (error) {
-      // Another create, replica or request has the name meanwhile.
-      if (!(error instanceof LancegateError && (error.kind === 'ConcurrentCreate' || error.kind === 'WriterMoved')))
-        throw error;
-      return (await this.#catalog.findTable(ref)) ?? declared;
+      const kind = error instanceof LancegateError ? error.kind : undefined;
+      if (kind !== 'ConcurrentCreate' && kind !== 'WriterMoved') throw error;
+      // Another create, replica or request has the name meanwhile, or had it all along: then this replica only reads.
+      const { creations } = await this.#catalog.unfinished(ref);
+      const now = (await this.#catalog.findTable(ref)) ?? declared;
+      const isReadable = kind === 'WriterMoved' && now.state === 'declared' && creations.length === 0;
+      return isReadable ? { ...now, state: 'created' } : now;
     }
   }
 

@@ -2,10 +2,13 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { cpSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { connect } from '@lancedb/lancedb';
+import { tableFromIPC } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { freePort } from '#test/fixtures/free-port.ts';
 import { startPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
@@ -170,6 +173,18 @@ describe('of replicas on a folder', { skip: withoutPostgres ?? false }, () => {
       await pause(1_000);
     });
     for (const replica of replicas) assert.equal(await count(replica, 'frozen'), 2 + acknowledged);
+  });
+
+  test('each reads the dataset that a program of files wrote for a declared table, whoever owns it (P11)', async () => {
+    const folder = temporaryFolder(after);
+    (await (await connect(folder)).createTable('t', tableFromIPC(people([1, 2], 'of files')))).close();
+    for (const table of ['d1', 'd2', 'd3', 'd4', 'd5', 'd6', 'd7', 'd8']) {
+      assert.equal((await send(replicas[0]!, `/v1/table/${table}/declare`, {}))?.status, 200);
+      cpSync(join(folder, 't.lance'), join(root, `${table}.lance`), { recursive: true });
+      for (const replica of replicas) assert.equal(await count(replica, table), 2, table);
+      await upsert(table, [2, 3]);
+      for (const replica of replicas) assert.equal(await count(replica, table), 3, table);
+    }
   });
 
   test('either takes the version that a program of Lance proposes, and of two for one number one is made (P1, P5)', async () => {

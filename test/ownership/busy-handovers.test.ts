@@ -11,6 +11,7 @@ import type { IndexJob } from '#src/indexing/index-jobs.ts';
 import { neverAborts } from '#src/kernel/read-write-lock.ts';
 import { KeyHasher } from '#src/keys/key-hasher.ts';
 import { startOperations } from '#src/operations/operations.ts';
+import { TableAccess } from '#src/table/table-access.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { place, publicationOf, table } from '#test/contract/catalog/fixtures.ts';
@@ -127,4 +128,19 @@ test('who waits for a name that is handed over leaves when its signal aborts', a
   assert.deepEqual(await Promise.race([Promise.all(waiting), turns()]), ['left', 'left as well']);
   assert.equal(await refusalOf(locks.lockShared(table('t'), locking.signal)), 'left');
   await pass(3_000);
+});
+
+test('a replica reads what a program wrote for a declared table of another one, and nothing of a create (P1, P11)', async (t) => {
+  const { a, b } = await owned(t);
+  const declared = await a.catalog.declareTable(table('t'), place('t.lance'), {});
+  const engine = engineIn(temporaryFolder((clean) => t.after(clean)));
+  t.after(() => engine.close());
+  const rows = ipcFile(new Table({ id: vectorFromArray([1, 2], new Int32()) }));
+  (await createDataset(engine, place('t.lance'), rows, {})).close();
+  const reserved = await a.catalog.reserveCreation(table('t'), declared.id, place('t.lance'));
+  const access = new TableAccess(b.catalog, engine, undefined as never, (read) => read());
+  assert.equal((await access.find(table('t'))).state, 'declared');
+  await a.catalog.abandonCreation(reserved);
+  assert.equal((await access.find(table('t'))).state, 'created');
+  assert.equal((await b.catalog.findTable(table('t')))?.state, 'declared');
 });
