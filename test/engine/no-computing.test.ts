@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { Int32, Table, vectorFromArray } from 'apache-arrow';
+import { Staging } from '#src/engine/lance/commit/staging.ts';
 import { connectNative, type NativeTable, newSession } from '#src/engine/lance/native/native.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -44,3 +45,16 @@ for (const [what, compute] of Object.entries(computing)) {
     await compute(await made(t, true));
   });
 }
+
+test('refuse a compaction of what is staged for a commit, too (P12)', async (t) => {
+  const rows = ipcFile(new Table({ id: vectorFromArray([1, 2, 3], new Int32()) }));
+  const made = async (isForWorker: boolean) => {
+    const { connection } = await new Staging(temporaryFolder(t.after.bind(t)), undefined, {}, isForWorker).begin();
+    return connection.createTable('t', rows, 'create', []);
+  };
+  const staged = await made(false);
+  await staged.add(rows, 'append');
+  assert.equal(await staged.countRows(), 6);
+  await assert.rejects(async () => staged.optimize(1, false), /in a process that is no worker/);
+  await (await made(true)).optimize(1, false);
+});

@@ -261,8 +261,8 @@ export class LanceEngine implements Engine {
     return branch === undefined ? main : (await main.branches()).checkout(branch);
   }
 
-  #staging({ folder }: BranchStorage): Staging {
-    return new Staging(folder, this.#stagingInMemory, this.#options.rootOptions);
+  #staging({ folder }: BranchStorage, { rootOptions, readerChanges } = this.#options): Staging {
+    return new Staging(folder, this.#stagingInMemory, rootOptions, readerChanges === undefined);
   }
 
   #proposals({ location, branch }: OpenRequest, storage: BranchStorage, staging: Staging): Proposals {

@@ -45,11 +45,11 @@ export class Staging {
   readonly #memory: StagingFolder | undefined;
 
   /**
-   * `folder`: of the dataset, or of the branch in it. `memory`: of all datasets together. `storageOptions`: how the engine reaches
-   * the files that a shadow names.
+   * `folder` is that of the dataset, or of the branch in it; all datasets share `memory`. The engine reaches the files that a shadow
+   * names by `storageOptions`. Only a worker computes in what is staged.
    */
-  constructor(folder: string, memory?: StagingFolder, storageOptions: Properties = {}) {
-    this.#onDisk = new StagingFolder(stagingFolder(folder), 'on disk', storageOptions);
+  constructor(folder: string, memory?: StagingFolder, storageOptions: Properties = {}, isForWorker = false) {
+    this.#onDisk = new StagingFolder(stagingFolder(folder), 'on disk', storageOptions, isForWorker);
     this.#memory = memory;
   }
 
@@ -117,13 +117,14 @@ export interface DatasetInStaging {
 export class StagingFolder {
   readonly #path: string;
   readonly #isInMemory: boolean;
-  readonly #storageOptions: Properties;
+  readonly #begin: () => Promise<NativeConnection>;
   #connection: Promise<NativeConnection> | undefined;
 
-  constructor(path: string, place: 'in memory' | 'on disk', storageOptions: Properties = {}) {
+  constructor(path: string, place: 'in memory' | 'on disk', storageOptions: Properties = {}, isForWorker = false) {
     this.#path = path;
     this.#isInMemory = place === 'in memory';
-    this.#storageOptions = storageOptions;
+    // What is staged is never read, so nothing of it is to be kept.
+    this.#begin = () => connectNative(path, storageOptions, newSession(0, 0), isForWorker);
   }
 
   /** The dataset is discarded if `work` fails. */
@@ -142,8 +143,7 @@ export class StagingFolder {
   #connect(): Promise<NativeConnection> {
     if (this.#isInMemory) makeOwnFolder(this.#path);
     else mkdirSync(this.#path, { recursive: true });
-    // What is staged is never read, so nothing of it is to be kept.
-    this.#connection ??= connectNative(this.#path, this.#storageOptions, newSession(0, 0), true);
+    this.#connection ??= this.#begin();
     return this.#connection;
   }
 
