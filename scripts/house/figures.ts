@@ -1,10 +1,11 @@
 /** The figures of the house: how much stands in one interface, and that a name means one thing. */
 import { basename } from 'node:path';
 import ts from 'typescript';
-import { type CodeFile, type House, lineOf, nodesOf, type Violation } from './house.ts';
+import { type CodeFile, type House, lineOf, nodesOf, type Passage, type Violation } from './house.ts';
 
 const mostMembersOfPort = 10;
 const mostLinesOfTestFunction = 60;
+const mostLinesOfDesign = 120;
 
 /**
  * Each is all of a port: it joins the small interfaces, and has more members than one of them may. An adapter implements it, and
@@ -40,7 +41,7 @@ const sharedFileNames: ReadonlySet<string> = new Set([
 /** Type names that mean the same in every file that has one: `Deps` is what the functions of its file get. */
 const sharedTypeNames: ReadonlySet<string> = new Set(['Deps']);
 
-export function figures({ code }: House): readonly Violation[] {
+export function figures({ code, documents }: House): readonly Violation[] {
   const source = code.filter(({ path }) => path.startsWith('src/'));
   return [
     ...largePorts(source.filter(({ path }) => /\/port(?:\/|[.-])/.test(path))),
@@ -49,7 +50,15 @@ export function figures({ code }: House): readonly Violation[] {
     ...typesWithOneName(source),
     ...filesWithOneName(source),
     ...code.filter(({ path }) => path.startsWith('test/') && !tablesInFunctions.has(path)).flatMap(longTestFunctions),
+    ...documents.flatMap(longDesign),
   ];
+}
+
+/** A page of the present design is read in one sitting. */
+function longDesign({ path, text }: Passage): readonly Violation[] {
+  const line = text.split('\n').length - 1;
+  if (!path.startsWith('docs/design/') || line <= mostLinesOfDesign) return [];
+  return [{ path, line, text: `a page of the design has ${line} lines, at most ${mostLinesOfDesign}` }];
 }
 
 const groupBy = <Item>(items: readonly Item[], keyOf: (item: Item) => string): [string, Item[]][] =>

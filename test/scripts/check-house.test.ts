@@ -56,6 +56,10 @@ const figures: Readonly<Record<string, Plant>> = {
       'scripts/house/budgets.json:1 nothing counts "smiles"',
     ],
   },
+  'a page of the design of more than 120 lines': {
+    files: { 'docs/design/long.md': 'line\n'.repeat(121), 'docs/design/short.md': 'line\n'.repeat(120) },
+    found: ['docs/design/long.md:121 a page of the design has 121 lines, at most 120'],
+  },
   'an eleventh member of a port': {
     files: {
       'src/engine/port/large.ts': `export interface Large {\n${members(11)}}\n`,
