@@ -139,10 +139,10 @@ async function rowsOf({ catalog, engine }: Pick<Maker, 'catalog' | 'engine'>): P
   }
 }
 
-/** Limits and pauses pass in a twentieth of their time. */
+/** Limits and pauses pass in a twentieth of their time, and in no less than a second: so long a server may take for an answer on a busy machine. */
 const hurried: Clock = {
   nowMs: () => systemClock.nowMs() * 20,
-  schedule: (afterMs, run) => systemClock.schedule(afterMs / 20, run),
+  schedule: (afterMs, run) => systemClock.schedule(Math.max(afterMs / 20, Math.min(afterMs, 1_000)), run),
 };
 
 test('so does one that PostgreSQL commits long after its COMMIT was lost (P1)', {
