@@ -172,7 +172,7 @@ export const settings = {
     maxConcurrentWrites: withDefault(integer(1, 65_536), {
       flag: 'max-concurrent-writes',
       default: '1024',
-      doc: 'Creates and merges under way at the same time, from their headers to their answers; beyond it the answer is 503.',
+      doc: 'Writes with rows as a body (creates, merges, inserts and the like) under way at the same time, from their headers to their answers; beyond it the answer is 503.',
     }),
     principalShare: withDefault(percent, {
       flag: 'principal-share',
