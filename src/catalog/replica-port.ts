@@ -60,7 +60,7 @@ export interface OwnerCatalog {
   /** Whether the replica owns the name in this epoch, by a lease that has not expired. */
   isOwner(name: OwnedName, replica: string): Promise<boolean>;
   /**
-   * `isSettled`: its next owner finds nothing to undo. `successor`: the replica that owns the name then, where it is settled; without it,
+   * `isSettled`: its next owner finds nothing to undo. `successor` is the replica that owns the name then, where it is settled; without it,
    * the one that last asked for the name. The new owner is not told: it finds out when it is asked for the name, or when another replica
    * wants it. Nothing happens where the replica has lost the name.
    */

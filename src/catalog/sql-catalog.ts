@@ -53,7 +53,7 @@ export interface SqlSession {
    * also where it may have been committed. So `work` does no harm when it is repeated, and returns what it returned at first.
    */
   insist<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
-  /** As `TransactionCatalog.reserveRoom`. */
+  /** See `TransactionCatalog.reserveRoom`. */
   reserveRoom(records: number, answers: number): Disposable;
   /** Waits for what is under way. */
   close(): Promise<void>;

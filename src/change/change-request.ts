@@ -12,7 +12,7 @@ export interface StepWithFile {
 
 /** What a step did. */
 export interface StepTotals extends MergeTotals {
-  /** As `Committed.surplusRows`. */
+  /** See `Committed.surplusRows`. */
   readonly surplusRows?: number;
 }
 

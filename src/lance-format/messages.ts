@@ -121,7 +121,7 @@ export const segment = messageTable({
   array: bytes(5),
 });
 
-/** `rest`: the numbers that are missing, as `numberArrays`; or which ones are there, a bit for each, the lowest first. */
+/** `rest` are the numbers that are missing, as `numberArrays`; or which ones are there, a bit for each, the lowest first. */
 export const rangeSegment = messageTable({ start: uint(1), end: uint(2), rest: bytes(3) });
 
 /** Exactly one of these. */

@@ -78,7 +78,7 @@ class JoinedBytes {
 export class PartKeys {
   #digest: string;
 
-  /** `what`: the table, and how it is loaded. */
+  /** `what` is the table, and how it is loaded. */
   constructor(what: readonly (string | undefined)[]) {
     this.#digest = digestOf(JSON.stringify(what));
   }

@@ -70,7 +70,7 @@ export class BranchWatch {
     return this.#choose(nowMs, mayPrune);
   }
 
-  /** Notes that maintenance has made a version. `compacted`: the commits whose fragments it has compacted. */
+  /** Notes that maintenance has made a version. `compacted` are the commits whose fragments it has compacted. */
   maintained(compacted: number, nowMs: number): void {
     this.#commits -= compacted;
     this.#seen = undefined;

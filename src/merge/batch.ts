@@ -185,7 +185,7 @@ export class Batch {
   }
 
   /**
-   * Begins to write these rows; those of an earlier attempt are taken again if they are the same. `whole`: the same rows with what
+   * Begins to write these rows; those of an earlier attempt are taken again if they are the same. `whole` are the same rows with what
    * the head has in other columns, and so never those of an earlier attempt.
    */
   prepare(dataset: HeadCommits, parts: readonly RowsOf[], whole?: IpcChunk): PreparedRows {

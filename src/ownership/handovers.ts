@@ -34,7 +34,7 @@ export class Handovers {
   }
 
   /**
-   * `successor`: the replica that is to have the names. Without it, the replica that has asked for a name has it; else any may claim it.
+   * `successor` is the replica that is to have the names. Without it, the replica that has asked for a name has it; else any may claim it.
    * Never rejects.
    */
   async handOver(names: readonly HeldName[], how: HandOver, work: OwnedWork, successor?: string): Promise<void> {

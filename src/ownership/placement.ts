@@ -20,7 +20,7 @@ export function chosenFor({ namespace, name }: TableRef, replicas: readonly Repl
 
 /**
  * Where the names go that the replica `id` owns beyond its share: a replica for each, the one that owns least then. Ranks alone spread
- * unevenly: of 20 names over 3 replicas one often has 10. `owned`: how many names each replica owns.
+ * unevenly: of 20 names over 3 replicas one often has 10. `owned` says how many names each replica owns.
  */
 export function successorsOfSurplus(
   id: string,

@@ -15,7 +15,7 @@ export interface ReaderPoolParts extends ReaderProcessParts {
   readonly metrics: Pick<Metrics, 'watchReaders' | 'watchRunningQueries' | 'watchWaitingQueries' | 'readerEnded'>;
   readonly mostReaders: number;
   readonly maxWaiting: number;
-  /** As `FairQueueLimits.waiters`. */
+  /** See `FairQueueLimits.waiters`. */
   readonly waiters: string;
   readonly principalShare: number;
   readonly idleMs: number;

@@ -205,7 +205,7 @@ export class BranchesBehind {
     return this.#known.size;
   }
 
-  /** To be called before a commit. `opened`: what this process has made durable; without it the catalog is asked. */
+  /** To be called before a commit. `opened` is what this process has made durable; without it the catalog is asked. */
   async requireNot(
     of: KnownBranch,
     opened: { readonly durableVersion: number } | undefined,

@@ -106,7 +106,7 @@ export function logRequest(logger: Pick<Logger, 'info'>, record: AuditRecord): v
 /** Raised when a program that reads the records must change. */
 const formatVersion = 1;
 
-/** `lostBefore`: the records lost since the last written one. */
+/** `lostBefore` are the records lost since the last written one. */
 export function auditLine(record: AuditRecord, nowMs: number, lostBefore: number): string {
   const time = new Date(nowMs).toISOString();
   const lost = lostBefore === 0 ? undefined : lostBefore;

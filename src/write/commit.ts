@@ -88,7 +88,7 @@ export class Committer {
   }
 
   /**
-   * Answers or refuses each of the `members`. All are of one kind. `before`: the commit that plans this head, of which each of
+   * Answers or refuses each of the `members`. All are of one kind. `before` is the commit that plans this head, of which each of
    * them `canFollow`.
    */
   start(members: Some<BatchMember>, head: Head, before?: CommitUnderWay): CommitUnderWay {

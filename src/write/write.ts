@@ -197,7 +197,7 @@ export class CommitUnderWay {
   #isThrownAway = false;
   #next: CommitUnderWay | undefined;
 
-  /** `before`: the commit whose planned head this one follows. */
+  /** `before` is the commit whose planned head this one follows. */
   constructor(before: CommitUnderWay | undefined) {
     this.#before = before;
     if (before !== undefined) before.#next = this;

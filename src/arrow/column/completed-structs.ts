@@ -126,7 +126,7 @@ const both = (a: Bits, b: Bits, length: number): Bits =>
 const either = (a: Bits, b: Bits, length: number): Bits =>
   a === undefined || b === undefined ? undefined : bitsWhere(length, (row) => bitAt(a, row) || bitAt(b, row));
 
-/** The values of a field that allows no NULL. `needed`: the rows whose struct is there; what the others hold counts for nothing. */
+/** The values of a field that allows no NULL. `needed` are the rows whose struct is there; what the others hold counts for nothing. */
 function withoutNull(data: ColumnData, needed: Bits, path: readonly string[]): ColumnData {
   for (let row = 0; row < data.length; row++) {
     if (isOne(needed, row) && !isOne(data.validity, row)) {

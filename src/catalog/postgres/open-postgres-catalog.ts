@@ -32,7 +32,7 @@ const defaultLimits: PoolLimits = {
   idleWithinMs: 3_000,
 };
 
-/** As `openPostgresSession`. */
+/** See `openPostgresSession`. */
 export async function openPostgresCatalog(
   address: DatabaseAddress,
   options: PostgresCatalogOptions = {},

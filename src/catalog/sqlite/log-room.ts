@@ -22,7 +22,7 @@ export class LogRoom {
   #frames = 0;
   #salt: Buffer = Buffer.alloc(saltBytes);
 
-  /** `logFile`: a descriptor of the log, which stays open. */
+  /** `logFile` is a descriptor of the log, which stays open. */
   constructor(logFile: number) {
     this.#logFile = logFile;
   }

@@ -11,7 +11,7 @@ export type ChangeStep =
   /** The file has the rows and the columns of all that the branch has afterwards. */
   | { readonly kind: 'overwrite'; readonly rows: number }
   | UpdateStep
-  /** `parameter`: what errors call the condition. */
+  /** `parameter` is what errors call the condition. */
   | { readonly kind: 'delete'; readonly where: CheckedSql; readonly parameter?: string }
   | { readonly kind: 'add columns'; readonly columns: readonly NewColumn[] }
   /** The file has the columns and no rows: they are NULL in every row. */

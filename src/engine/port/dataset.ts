@@ -78,7 +78,7 @@ export interface Snapshot extends RowReads {
   schema(): Promise<Schema>;
   columns(): Promise<TableColumns>;
   countRows(filter?: CheckedSql): Promise<number>;
-  /** Read from the manifest alone. */
+  /** The manifest alone says it. */
   statistics(): Promise<TableStatistics>;
   close(): void;
 }
@@ -159,7 +159,7 @@ export interface History {
   view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined>;
   /** The versions of one page, in its order. */
   versionPage(page: VersionPage): Promise<readonly StoredVersion[]>;
-  /** Of the commit that made a version; undefined where the version is not there, or does not say. */
+  /** Reads that of the commit that made a version; undefined where the version is not there, or does not say. */
   transactionOf(version: number): Promise<StoredTransaction | undefined>;
   /** Whether a version is there with all that it names. A crash in the middle of its removal leaves it listed. */
   isWhole(version: number): Promise<boolean>;
@@ -186,7 +186,7 @@ export interface EngineWrites {
    * `principal` (`principalKey`).
    */
   merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
-  /** As `merge`, of any step; `file` where the step has one. */
+  /** Does what `merge` does for any step; `file` is given where the step has one. */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts>;
   /** Builds an index in place of the one of this name, and commits it. */
   buildIndex(spec: IndexSpec): Promise<void>;

@@ -12,7 +12,7 @@ export const columnsOfIndex = (encoded: Uint8Array): readonly number[] =>
 
 /**
  * The ids of the fragments of which an index of these columns that was built from the earlier version says something wrong: one of
- * the columns is in other files by now, or rows may be there again that were deleted. `kept`: how many others both versions have.
+ * the columns is in other files by now, or rows may be there again that were deleted. `kept` says how many others both versions have.
  * undefined if a column is gone. `keepsDeletions`: it is known that no deleted row is there again; else the id of a fragment that is
  * gone may be given out again, too.
  */

@@ -57,7 +57,7 @@ export const ofOneVersion = {
   transactionSectionOfLance14: undefined,
 } as const;
 
-/** The version after `readVersion`: `message` with `changes`. `like`: the file that `message` is from. */
+/** The version after `readVersion`: `message` with `changes`. `like` is the file that `message` is from. */
 export function versionAfter(
   { message, readVersion, like }: { readonly message: Uint8Array; readonly readVersion: number; readonly like: Buffer },
   changes: Decoded<typeof manifest>,

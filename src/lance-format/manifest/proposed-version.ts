@@ -94,7 +94,7 @@ const mostFragmentId = 2 ** 32 - 1;
 /** A row's address has 32 bits for its place in the fragment. */
 const mostRowsOfFragment = 2 ** 32;
 
-/** In memory each part takes hundreds of bytes, and it may have been written in two. `within`: the field whose parts count, too. */
+/** In memory each part takes hundreds of bytes, and it may have been written in two. `within` is the field whose parts count, too. */
 function requireUsualParts(message: Uint8Array, within: number): void {
   let left = fewFields + message.length / leastBytesOfField;
   const reader = new WireReader(message);

@@ -107,7 +107,7 @@ interface TableOfRows {
 }
 
 /**
- * New fragments with what the table keeps of its rows, whatever the dataset kept where they were staged. `updated`: where each row
+ * New fragments with what the table keeps of its rows, whatever the dataset kept where they were staged. `updated` is where each row
  * was, undefined for one that is new. A row keeps its id, as the engine has it, and a new one gets the next.
  */
 export function identified<Added extends { readonly bytes: Uint8Array; readonly rows: number }>(

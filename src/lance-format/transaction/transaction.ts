@@ -162,7 +162,7 @@ export interface PrivateChanges {
   readonly steps: readonly Uint8Array[];
 }
 
-/** What was made after `since`. `version`: the newest one. */
+/** What was made after `since`. `version` is the newest one. */
 export function changesIn(versionsFolder: string, since: number, version: number): PrivateChanges {
   const found = readManifest(versionsFolder, version);
   if (found === undefined) throw new MalformedFile('no manifest where the engine made a version');

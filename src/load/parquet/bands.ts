@@ -122,7 +122,7 @@ class Stretches {
     this.#next = pages.next();
   }
 
-  /** `offset`: the rows of the pages that are before `row`. */
+  /** `offset` are the rows of the pages that are before `row`. */
   of(row: number, end: number) {
     while (!this.#next.done && hasRowsBefore(this.#next.value, end)) {
       this.#held = [...this.#held, this.#next.value];

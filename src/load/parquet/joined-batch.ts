@@ -22,7 +22,7 @@ export function joinedBatch(columns: readonly (readonly RowMessage[])[]): readon
   ];
 }
 
-/** `id`: that of the dictionary that it is. */
+/** `id` is that of the dictionary that it is. */
 function joined(messages: Some<RowMessage>, id: number | undefined): RowMessage {
   const nodes: NumberPair[] = [];
   const buffers: NumberPair[] = [];

@@ -174,7 +174,7 @@ function countedPage(file: number, page: FoundPage, chunk: Chunk, repetitions: n
   return { rows, isContinuation, bytes, free: () => freeMemory(content) };
 }
 
-/** A level for each value of a list, of which 0 begins a row. `most`: the highest of the levels. */
+/** A level for each value of a list, of which 0 begins a row. `most` is the highest of the levels. */
 function rowsInLevels(levels: Buffer, most: number, values: number) {
   let [left, rows] = [values, 0];
   let isContinuation: boolean | undefined;

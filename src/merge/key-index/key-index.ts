@@ -51,7 +51,7 @@ export class PlannedRows {
   readonly #fragments: Int32Array;
   readonly #offsets: Uint32Array;
 
-  /** The engine writes the `parts` in their order. `keyOf`: the number in `keys` of each row of a request; -1 for NULL. */
+  /** The engine writes the `parts` in their order. `keyOf` is the number in `keys` of each row of a request; -1 for NULL. */
   constructor({ fragments }: Replaced, keys: KeySet, parts: readonly RowsOf[], keyOf: (request: number) => Int32Array) {
     this.#keys = keys;
     this.#fragments = new Int32Array(keys.size).fill(-1);

@@ -16,7 +16,7 @@ import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.
 import { specOf } from '../native/native-index.ts';
 import type { RequireReadable } from './surroundings.ts';
 
-/** `file`: the manifest of its version. */
+/** `file` is the manifest of its version. */
 export async function layoutOf(table: NativeTable, schema: Schema, file: Buffer): Promise<Layout> {
   const { totalBytes, numRows } = await table.stats();
   const indexes = await table.listIndices();

@@ -54,7 +54,7 @@ interface LanceEngineOptions extends ProcessPools {
   readonly metadataCacheBytes: number;
   /** Absolute path or object-store URI. */
   readonly root: string;
-  /** How to reach an object store; may hold credentials, so it never leaves this object. */
+  /** The engine reaches an object store by these; they may hold credentials, so they never leave this object. */
   readonly rootOptions: Properties;
   /** An absolute local path for intermediate results. */
   readonly scratchFolder: string;
@@ -151,7 +151,7 @@ export class LanceEngine implements Engine {
     });
   }
 
-  /** No more than the engine's table. */
+  /** Such a dataset has no more than the engine's table. */
   async #openVersion(request: OpenRequest, version?: number, state?: BranchState): Promise<LanceDataset> {
     const table = await this.#openNewest(request);
     if (version !== undefined) await table.checkout(version);

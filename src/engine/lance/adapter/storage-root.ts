@@ -54,12 +54,12 @@ export class StorageRoot {
     return [inStore, location, path].filter((part) => part !== '').join('/');
   }
 
-  /** Only for a local root. */
+  /** Only a local root has it. */
   get path(): string {
     return this.#root;
   }
 
-  /** Only for a local root. */
+  /** Only a local root has it. */
   pathOf(location: Location): string {
     return join(this.#root, location);
   }
@@ -137,7 +137,7 @@ function faultOf(segments: readonly string[]): string | undefined {
   return isInDataset ? 'it must not lie inside the folder of a table' : undefined;
 }
 
-/** Undefined if nothing is there. */
+/** Returns undefined if nothing is there. */
 async function realPath(path: string): Promise<string | undefined> {
   return realpath(path).catch((error: NodeJS.ErrnoException) => {
     if (['ENOENT', 'ENOTDIR', 'ELOOP', 'ENAMETOOLONG'].includes(error.code ?? '')) return undefined;

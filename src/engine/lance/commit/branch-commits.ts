@@ -81,7 +81,7 @@ export async function makeVersion(
   }
 }
 
-/** On a file system: files get their names by renaming, in one turn of the event loop with the commit. */
+/** On a file system, files get their names by renaming, in one turn of the event loop with the commit. */
 export class FolderCommits implements BranchCommits {
   readonly uri: string;
   readonly #files: FileWriter | undefined;

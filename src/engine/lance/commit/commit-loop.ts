@@ -29,7 +29,7 @@ export interface CommitOptions<Built> {
   readonly attempts?: number;
   /** Files of the version that are on their way already. */
   readonly arriving?: Promise<unknown>;
-  /** As `VersionTurn`. */
+  /** See `VersionTurn`. */
   readonly turn?: { planned(next: Built): void; isNext(): Promise<boolean> } | undefined;
 }
 
@@ -49,7 +49,7 @@ const mostAttempts = 8;
  */
 export class CommitLoop {
   readonly #parts: CommitLoopParts;
-  /** As `HeadCommits.note`. */
+  /** See `HeadCommits.note`. */
   properties: VersionIdentity['properties'];
 
   constructor(parts: CommitLoopParts) {

@@ -47,7 +47,7 @@ export interface PreparationParts {
   readonly folder: string;
   readonly staging: Staging;
   readonly loop: CommitLoop;
-  /** As `BranchCommits`. */
+  /** See `BranchCommits`. */
   readonly uri: string;
   readonly fresh: Fresh;
   /** Builds an index of a shadow, by its name in the staging folder, in a builder. */

@@ -54,17 +54,17 @@ export class RowReplacement {
     this.#parts = parts;
   }
 
-  /** As `Dataset.prepareRows`. */
+  /** See `Dataset.prepareRows`. */
   prepare(rows: NewRows): PreparedRows {
     return new FileInStaging(this.#parts.staging, rows);
   }
 
-  /** As `Dataset.stageSource`. */
+  /** See `Dataset.stageSource`. */
   stageSource(columns: IpcFile | undefined): StagedSource {
     return new SourceInStaging(this.#parts.staging, columns, this.#parts.readStaged);
   }
 
-  /** As `Dataset.replaceRows`. */
+  /** See `Dataset.replaceRows`. */
   async replace(
     tracked: LiveRowMap,
     addresses: Iterable<RowAddress>,
@@ -106,7 +106,7 @@ export class RowReplacement {
     }
   }
 
-  /** As `Dataset.appendRows`. No row that is there matters. */
+  /** See `Dataset.appendRows`. No row that is there matters. */
   async append(rows: PreparedRows | StagedSource): Promise<Replacing> {
     const prepared = rows instanceof SourceInStaging ? await rows.rows() : rows;
     if (!('rows' in prepared)) return notStaged;
@@ -121,7 +121,7 @@ export class RowReplacement {
     return this.#commitRows(prepared, [], build);
   }
 
-  /** As `Dataset.overwriteRows`. */
+  /** See `Dataset.overwriteRows`. */
   async overwrite(source: StagedSource): Promise<Replacing> {
     if (!(source instanceof SourceInStaging)) return notStaged;
     const { manifest, files } = source.staged();

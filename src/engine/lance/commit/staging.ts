@@ -109,7 +109,7 @@ export interface DatasetInStaging {
   readonly connection: NativeConnection;
   readonly name: string;
   readonly folder: string;
-  /** Maybe in a while. */
+  /** Its files may go a while later. */
   discard(): void;
 }
 

@@ -40,7 +40,7 @@ export const randomId = (fresh: Fresh): bigint => BigInt(`0x${fresh.uuid().repla
 
 /**
  * Commits to a dataset, or to a branch of one, in `folder`. False where another program has made this version. Throws where the
- * version is certainly not there, with nothing left of it that can be seen. `after`: the path of the manifest before it, whose
+ * version is certainly not there, with nothing left of it that can be seen. `after` is the path of the manifest before it, whose
  * way of naming is kept.
  */
 export function commitVersion(folder: string, next: NewVersion, after: string): boolean {
@@ -95,7 +95,7 @@ export interface NewFile {
   readonly content: Uint8Array;
 }
 
-/** All of them, or none. Throws the errors of `node:fs`. */
+/** Writes all of them, or none. Throws the errors of `node:fs`. */
 export function writeFiles(files: readonly NewFile[]): void {
   try {
     for (const { path, content } of files) inFolder(path, () => writeFileSync(path, content));

@@ -47,7 +47,7 @@ export class Durability {
   readonly #openedAt: number;
   #synced: number | undefined;
 
-  /** `openedAt`: the version the branch was at when it was opened; 0 for one that is being made. */
+  /** `openedAt` is the version the branch was at when it was opened; 0 for one that is being made. */
   constructor(sync: FileSync, branch: DurableBranch, openedAt: number) {
     this.#sync = sync;
     this.#branch = branch;

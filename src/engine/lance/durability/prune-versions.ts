@@ -134,7 +134,7 @@ interface Removing {
   readonly removals: ConfirmedRemovals;
 }
 
-/** Returns the bytes freed. `old`: the oldest that are left. */
+/** Returns the bytes freed. `old` are the oldest that are left. */
 async function removeVersions(
   branch: PrunedBranch,
   versions: readonly NumberedObject[],
@@ -155,7 +155,7 @@ async function removeVersions(
   return unnamed.reduce((sum, [, bytes]) => sum + bytes, manifestBytes);
 }
 
-/** Also of all that is in a folder. */
+/** Includes all that is in a folder. */
 async function keysOf(
   { store, prefix }: PrunedBranch,
   unnamed: readonly (readonly [within: string, bytes: number])[],

@@ -124,7 +124,7 @@ function faultOfAcknowledged(suspect: SuspectBranch, versions: readonly number[]
   return `the manifest of version ${acknowledgedVersion} is missing`;
 }
 
-/** Oldest first. A later version is not intact while it needs a file that an earlier one left torn. */
+/** They come oldest first. A later version is not intact while it needs a file that an earlier one left torn. */
 function checkNewer(suspect: SuspectBranch, versions: readonly number[]): readonly CheckedVersion[] {
   const { acknowledgedVersion, outlivedPowerCut } = suspect;
   const known = new Set<string>();

@@ -23,7 +23,7 @@ export interface NewBranch {
   readonly version: number;
 }
 
-/** Not in mirrors: they may be of earlier branches of these names, which another replica has deleted. */
+/** Mirrors are not asked: they may be of earlier branches of these names, which another replica has deleted. */
 type DatasetInStore = Pick<BranchMirror, 'store' | 'datasetPrefix'>;
 
 /** Of all versions of the branch: another program may have committed to it by now. Changes nothing where all is in place. */
@@ -52,7 +52,7 @@ export async function completeStoredBranch(dataset: DatasetInStore, name: Branch
   return (await manifestsOf(dataset, name)).map(versionOf).sort((a, b) => a - b);
 }
 
-/** As Lance writes it. */
+/** Lance writes it like this. */
 interface BranchRecord {
   readonly parentBranch?: BranchName | null;
   readonly parentVersion: number;

@@ -95,7 +95,7 @@ export class DatasetHead {
     if (this.#state?.writeRefusal !== undefined) throw this.#state.writeRefusal;
   }
 
-  /** As `BranchState`. */
+  /** See `BranchState`. */
   get hasRowIds(): boolean {
     return this.#state?.hasRowIds === true;
   }

@@ -249,7 +249,7 @@ export class LiveRowMap implements LiveRows {
 
 /** A fragment that was compacted. */
 interface Source {
-  /** How many rows of its group came before its own. */
+  /** So many rows of its group came before its own. */
   readonly start: number;
   readonly deleted: DeletionVector;
   readonly targets: readonly NewFragment[];

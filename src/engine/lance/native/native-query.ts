@@ -106,7 +106,7 @@ async function schemaOfResult(table: QueriedTable, spec: QuerySpec): Promise<Ipc
   return query.outputSchema();
 }
 
-/** As `RowQueries.explain`. */
+/** See `RowQueries.explain`. */
 export function explainQuery(table: QueriedTable, spec: QuerySpec, form: PlanForm): Promise<string> {
   const run = async (): Promise<string> => {
     const taken = form === 'analysis' ? takenRows(table, spec) : undefined;

@@ -86,7 +86,7 @@ export interface NativeIndex {
   readonly columns: string[];
   readonly numIndexedRows?: number;
   readonly numUnindexedRows?: number;
-  /** As it is stored. */
+  /** It has this size as it is stored. */
   readonly sizeBytes?: number;
   readonly indexUuid?: string;
   readonly typeUrl?: string;

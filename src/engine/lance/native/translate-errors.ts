@@ -152,7 +152,7 @@ const openRules: readonly Rule[] = [
   [/was not found|Not found/, 'TableNotFound', 'nothing is stored where the table should be'],
 ];
 
-/** Of tables that other programs have made: what they hold, the engine reads and cannot write. */
+/** Tables that other programs have made hold what the engine reads and cannot write. */
 const anyRules: readonly Rule[] = [
   [
     /The field (.+?) is an empty struct that/s,

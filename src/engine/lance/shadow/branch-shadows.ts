@@ -28,7 +28,7 @@ export interface BranchShadowsParts {
   readonly branchFolder: string;
   readonly versionsFolder: string;
   readonly folders: ShadowFolders;
-  /** As `BranchCommits`. */
+  /** See `BranchCommits`. */
   readonly uri: string;
   readonly loop: CommitLoop;
   /** Runs a change in the shadow of this name. A reader has none: it runs the step itself. */
@@ -64,7 +64,7 @@ export class BranchShadows {
     }
   }
 
-  /** As `History.view`. */
+  /** See `History.view`. */
   view(version: number, columns: readonly string[], limits: ChangeLimits): ColumnView | undefined {
     const { versionsFolder, uri, views } = this.#parts;
     const found = readManifest(versionsFolder, version);
@@ -88,7 +88,7 @@ interface LocalShadowParts {
   readonly changeInReader: ((change: ShadowChange) => Promise<MergeCounts>) | undefined;
   readonly views: ColumnViews;
   readonly loop: CommitLoop;
-  /** Nothing uses the folder any more. `made`: the version that was committed. */
+  /** Nothing uses the folder any more. `made` is the version that was committed. */
   readonly release: (made: Original | undefined) => void;
 }
 

@@ -35,7 +35,7 @@ export class ColumnViews {
     this.#parts = parts;
   }
 
-  /** `uri`: where the engine finds the files of the original. Throws `NotReplaceable`. */
+  /** `uri` is where the engine finds the files of the original. Throws `NotReplaceable`. */
   make({ bytes, version }: Original, uri: string, columns: readonly string[], limits: ChangeLimits): ColumnView {
     const { stagingFolder } = this.#parts;
     const manifest = shadowManifest(bytes, { folder: uri, version, columns: new Set(columns) });

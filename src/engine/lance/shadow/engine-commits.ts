@@ -28,7 +28,7 @@ export class EngineCommits implements Shadow {
   readonly #dataset: EngineDataset;
   readonly #versionsFolder: string | undefined;
 
-  /** `versionsFolder`: where manifests can be read. */
+  /** `versionsFolder` is where manifests can be read. */
   constructor(dataset: EngineDataset, baseVersion: number, versionsFolder: string | undefined) {
     this.#dataset = dataset;
     this.#versionsFolder = versionsFolder;

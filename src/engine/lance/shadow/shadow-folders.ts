@@ -32,7 +32,7 @@ export class ShadowFolders {
     this.#memoryFolder = memoryFolder;
   }
 
-  /** The one that was kept, or a new one. It is the caller's alone until `release`. `uri`: where the engine finds the branch. */
+  /** The one that was kept, or a new one. It is the caller's alone until `release`. `uri` is where the engine finds the branch. */
   take(branchFolder: string, uri: string): ShadowFolder {
     const kept = this.#kept.get(branchFolder);
     this.#kept.delete(branchFolder);
@@ -49,7 +49,7 @@ export class ShadowFolders {
     });
   }
 
-  /** `next`: what the next shadow will probably be of; it is made while the disk is busy with the commit. */
+  /** `next` is what the next shadow will probably be of; it is made while the disk is busy with the commit. */
   release(branchFolder: string, folder: ShadowFolder, next?: Original): void {
     void this.#kept.get(branchFolder)?.remove();
     this.#kept.delete(branchFolder);

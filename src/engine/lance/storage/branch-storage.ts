@@ -34,7 +34,7 @@ export interface BranchStorage {
   page(page: VersionPage): Promise<readonly StoredVersion[]>;
   /** False where nothing that began at this version may still be made. */
   mayFollow(version: number): Promise<boolean>;
-  /** As `BranchHead.sync`. */
+  /** See `BranchHead.sync`. */
   sync(version: number, after?: number): Promise<void>;
   prune(request: PruneRequest & NamedVersions): Promise<PruneResult>;
   /** Reads the files of an index, so that they are in memory. Nothing where that is no use. */
@@ -46,12 +46,12 @@ export interface BranchStorage {
 
 /** All branches of all datasets below the storage root. */
 export interface TableStorage {
-  /** As `Engine.storageSession`. */
+  /** See `Engine.storageSession`. */
   readonly session: string;
   branch(location: Location, branch: BranchName | undefined): BranchStorage;
-  /** As `LanceEngine.requireStorage`. */
+  /** See `LanceEngine.requireStorage`. */
   requireUsable(): Promise<void>;
-  /** As `LanceEngine.reachStorage`. */
+  /** See `LanceEngine.reachStorage`. */
   reach(): Promise<void>;
   space(): Promise<Space | undefined>;
   isVacant(location: Location): Promise<boolean>;

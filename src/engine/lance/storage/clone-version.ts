@@ -26,7 +26,7 @@ interface CloneRequest {
 
 const copiesAtOnce = 16;
 
-/** As `Datasets.clone`. Durable when it resolves. */
+/** See `Datasets.clone`. Durable when it resolves. */
 export async function cloneVersion({ from, version, to, keyOf, nowMs }: CloneRequest): Promise<void> {
   await from.take(version);
   const source = from.readWhole(version);

@@ -27,7 +27,7 @@ interface FolderStorageParts {
   readonly fresh: Fresh;
 }
 
-/** Below a folder. */
+/** All branches below a folder of this machine. */
 export class FolderStorage implements TableStorage {
   readonly #parts: FolderStorageParts;
   readonly #store: ObjectStore;

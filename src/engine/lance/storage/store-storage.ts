@@ -15,7 +15,7 @@ interface StoreStorageParts {
   readonly fresh: Fresh;
 }
 
-/** Below a prefix of an object store. What it has accepted is durable, and its commits are atomic. */
+/** All branches below a prefix of an object store. What that has accepted is durable, and its commits are atomic. */
 export class StoreStorage implements TableStorage {
   readonly session = 'object store';
   readonly #parts: StoreStorageParts;

@@ -49,7 +49,7 @@ async function rowOf(
   return [{ version, committedAtMs, manifestPath, manifestBytes: bytes, manifestTag: tag }];
 }
 
-/** Enough of them for the page; undefined where that cannot be known without all. */
+/** Lists enough of them for the page; undefined where that cannot be known without all. */
 async function manifestsOfPage(branch: PagedBranch, { after, limit, order }: VersionPage) {
   if (after !== undefined && limit === 1 && order === 'ascending') {
     const next = await manifestsOf(branch, 1, manifestNames(after + 1)[0]);

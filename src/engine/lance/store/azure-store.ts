@@ -172,7 +172,7 @@ interface AzureContainer {
   readonly accountName: string | undefined;
 }
 
-/** `authority`: a container, or in a URI of abfss also the account that it is in. */
+/** `authority` is a container, or in a URI of abfss also the account that it is in. */
 export function azureContainerIn(authority: string): AzureContainer {
   const [container = '', host] = authority.split('@');
   if (host === undefined) return { container, accountName: undefined };

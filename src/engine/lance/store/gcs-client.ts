@@ -57,7 +57,7 @@ export class GcsClient {
     }
   }
 
-  /** Sent once. undefined where no answer says what became of it. */
+  /** It is sent once. undefined where no answer says what became of it. */
   async askOnce(request: GcsRequest, ...statuses: readonly number[]): Promise<GcsAnswer | undefined> {
     const answer = await this.#attempt(request).catch((error: unknown) => {
       if (error instanceof NothingSent) throw failed(error);

@@ -23,7 +23,7 @@ export interface GcsCredentials {
 }
 
 export interface GcsAccess {
-  /** Without a slash at its end. */
+  /** It has no slash at its end. */
   readonly url: string;
   readonly credentials: GcsCredentials;
 }

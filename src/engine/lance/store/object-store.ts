@@ -37,7 +37,7 @@ export const asking = {
   partsAtOnce: 2,
   /** One attempt at one request may take so long; the largest request has a part. */
   timeoutMs: 15_000,
-  /** Each after a longer pause. */
+  /** Each comes after a longer pause. */
   attempts: 4,
   keysPerPage: 1_000,
   deletionsAtOnce: 16,

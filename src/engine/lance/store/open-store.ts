@@ -77,7 +77,7 @@ const racers = 8;
 
 /**
  * Throws `Unsupported` for a store that makes an object for more than one of several programs that ask at once: commits would be lost
- * there. `name`: a key that no table has. `uri` names the store in the error.
+ * there. `name` is a key that no table has. `uri` names the store in the error.
  */
 export async function requireOneWinner({ store, prefix }: StorePlace, name: string, uri: string): Promise<void> {
   await requireAnswer({ store, prefix }, uri);

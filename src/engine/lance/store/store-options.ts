@@ -4,7 +4,7 @@ import type { Properties } from '../../../kernel/ids.ts';
 export class StoreOptions {
   readonly #values: ReadonlyMap<string, string>;
 
-  /** `prefix`: what may stand before each name. */
+  /** `prefix` is what may stand before each name. */
   constructor(options: Properties, prefix: RegExp) {
     const named = Object.entries(options).map(
       ([name, value]) => [name.toLowerCase().replace(prefix, ''), value] as const,
