@@ -1,7 +1,7 @@
 /**
  * How much code one request passes: starts the service of a repository, sends it creates, upserts and others, and lists the files of
  * `src` of which a function ran in its main thread from the request to the answer of each of them. So maintenance and timers,
- * which run beside some requests only, are not in the list. Lines are those of the whole files, as a reader would have to open
+ * which run beside some requests only, are not in the list, but for one that runs beside each of those traced: the limits leave room for a file of it. Lines are those of the whole files, as a reader would have to open
  * them. Fails where there are more than `most`, which is lowered with what it counts; who raises it says why in the same commit.
  *   node scripts/files-on-a-path.ts [root of a repository]
  */
@@ -17,11 +17,11 @@ import { tableFromArrays, tableToIPC } from 'apache-arrow';
 const root = resolve(process.argv[2] ?? join(import.meta.dirname, '..'));
 const main = join(root, 'src', 'main.ts');
 const most = {
-  create: { files: 72, functions: 610 },
-  merge: { files: 106, functions: 995 },
-  query: { files: 54, functions: 320 },
-  update: { files: 93, functions: 745 },
-  compaction: { files: 104, functions: 830 },
+  create: { files: 73, functions: 615 },
+  merge: { files: 107, functions: 1_000 },
+  query: { files: 55, functions: 320 },
+  update: { files: 94, functions: 745 },
+  compaction: { files: 105, functions: 830 },
 };
 const upsertsBefore = 20;
 const traced = 5;
