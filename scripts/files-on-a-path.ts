@@ -1,8 +1,9 @@
 /**
  * How much code one request passes: starts the service of a repository, sends it creates, upserts and others, and lists the files of
  * `src` of which a function ran in its main thread from the request to the answer of each of them. So maintenance and timers,
- * which run beside some requests only, are not in the list, but for one that runs beside each of those traced: the limits leave room for a file of it. Lines are those of the whole files, as a reader would have to open
- * them. Fails where there are more than `most`, which is lowered with what it counts; who raises it says why in the same commit.
+ * which run beside some requests only, are not in the list. One timer may run beside each of those traced, so the limits leave
+ * room for a file of it. Lines are those of the whole files, as a reader would have to open them. Fails where there are more than
+ * `most`, which is lowered with what it counts; who raises it says why in the same commit.
  *   node scripts/files-on-a-path.ts [root of a repository]
  */
 import { execFile, spawn } from 'node:child_process';
