@@ -48,14 +48,15 @@ function* shownPasswords({ values: { catalogUrl }, sources }: ConfigReading): It
 /** Options that say where a store is and how to talk to it. Any other may be a secret, also one that the engine will know some day. */
 const plainOption =
   /region|endpoint|allow_http$|timeout|retries|virtual_hosted|account_name|access_key_id|(client|tenant)_id$|bucket|checksum/i;
-const withPassword = /^[a-z]+:\/\/[^/]*@/i;
+/** A URL with a password, or with a query, as a signature of Azure is. */
+const withSecret = /^[a-z]+:\/\/(?:[^/]*@|.*\?)/i;
 
 function* shownSecrets({ values, sources }: ConfigReading): Iterable<string> {
   for (const name of ['storageOptions', 'introspectionClientSecret'] as const) {
     const flag = `--${settings[name].flag}`;
     const value = values[name];
     if (sources[name] !== flag || value === undefined) continue;
-    const isPlain = ([key, text]: [string, string]): boolean => plainOption.test(key) && !withPassword.test(text);
+    const isPlain = ([key, text]: [string, string]): boolean => plainOption.test(key) && !withSecret.test(text);
     if (typeof value !== 'string' && Object.entries(value).every(isPlain)) continue;
     const variable = environmentName(settings[name]);
     yield `${flag}: other users of this machine can see a secret in a flag; set ${variable} or ${variable}_FILE instead`;

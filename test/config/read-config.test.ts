@@ -352,6 +352,7 @@ test('a secret is refused in a flag, which other users of the machine can see, a
     assert.deepEqual(others, []);
   }
   assert.equal(problemsOf({ aws_endpoint: 'http://user:tell-nobody@s' }).length, 1);
+  assert.equal(problemsOf({ azure_endpoint: 'https://a.example/c?sv=1&sig=tell-nobody' }).length, 1);
   const hush = read({ args: [...introspection, '--introspection-client-secret=hush'] }).problems;
   assert.match(
     hush.join(),
