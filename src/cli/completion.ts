@@ -4,7 +4,7 @@
  */
 import type { Option } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
-import { didYouMean } from '../kernel/spelling.ts';
+import { didYouMean } from '../kernel/nearest-word.ts';
 import { type Command, type CommandGroup, UsageError, write } from './command.ts';
 
 type Commands = readonly (Command | CommandGroup)[];

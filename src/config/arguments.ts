@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { didYouMean } from '../kernel/spelling.ts';
+import { didYouMean } from '../kernel/nearest-word.ts';
 import type { Found, Option } from './options.ts';
 
 interface ParsedArguments {

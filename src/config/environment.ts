@@ -1,6 +1,6 @@
 /** Settings in environment variables: what each is called, what is there, and what is there that is no setting. */
 
-import { didYouMean } from '../kernel/spelling.ts';
+import { didYouMean } from '../kernel/nearest-word.ts';
 import type { Found, Option } from './options.ts';
 import { settings } from './settings.ts';
 

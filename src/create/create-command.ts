@@ -7,7 +7,7 @@ type CreateMode = 'create' | 'exist_ok' | 'overwrite';
 export interface CreateTableCommand {
   readonly table: TableRef;
   readonly mode: CreateMode;
-  /** `PermissionDenied`. Called where `exist_ok` finds a table: the answer describes one that somebody else may have made. */
+  /** `PermissionDenied`. Called where `exist_ok` finds a table: the answer describes one that another principal may have made. */
   readonly requireDescribe: () => void;
   readonly properties: Properties | undefined;
   readonly storageOptions: Properties;

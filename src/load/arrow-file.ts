@@ -16,8 +16,9 @@ import {
   prefixBytes,
   readMessage,
 } from '../arrow/format/message.ts';
+import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
 import { mostFields, readSchemaTable } from '../arrow/schema/read-schema.ts';
-import { type DataType, type Field, schemaOfFields } from '../arrow/schema/schema.ts';
+import type { DataType, Field } from '../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../arrow/stream/joined-dictionaries.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { paired } from '../kernel/paired.ts';
@@ -31,7 +32,7 @@ interface SentMessage extends Message {
 }
 
 interface SentRows {
-  /** Its bytes may be changed: nobody else reads them. */
+  /** Its bytes may be changed: no other code reads them. */
   readonly schema: FlatTable;
   readonly messages: AsyncIterable<SentMessage>;
 }

@@ -1,11 +1,8 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
-import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
 import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
-import { type DistinctKeys, readDistinctKeys, readMemberKeys } from '../keys/key-columns.ts';
-import type { KeyHasher } from '../keys/key-hasher.ts';
 
 export interface MergeFlags {
   /** `true`, or the SQL condition over `target.` and `source.` columns under which a matched row is updated. */
@@ -35,23 +32,3 @@ export interface MergeRowsResult {
   readonly numDeletedRows: number;
   readonly numAttempts: number;
 }
-
-/** Rows, and their keys. */
-export interface KeyedRows extends DistinctKeys {
-  readonly chunk: IpcChunk;
-}
-
-/** A key that is there twice is refused, unless the merge only deletes by source. */
-export async function readSourceKeys(
-  chunk: IpcChunk,
-  on: readonly FieldPath[],
-  flags: MergeFlags,
-  hasher: KeyHasher,
-): Promise<KeyedRows> {
-  if (onlyDeletes(flags)) return readMemberKeys(chunk, on, hasher);
-  return { chunk, ...(await readDistinctKeys(chunk, on, hasher)) };
-}
-
-/** Nothing of the source is written then: only which keys it has counts. */
-const onlyDeletes = ({ whenMatchedUpdateAll, whenNotMatchedInsertAll }: MergeFlags): boolean =>
-  whenMatchedUpdateAll === false && !whenNotMatchedInsertAll;

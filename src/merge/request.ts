@@ -21,7 +21,8 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/table-writer.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
-import { type KeyedRows, type MergeRowsCommand, type MergeRowsResult, readSourceKeys } from './merge-command.ts';
+import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
+import { type KeyedRows, readSourceKeys } from './source-keys.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
   const merging = new MergeRows(deps);

@@ -6,7 +6,7 @@
 import Type, { type TSchema } from 'typebox';
 import { invalidInput } from '../kernel/errors.ts';
 import { isObject } from '../kernel/json-bounds.ts';
-import { editDistance } from '../kernel/spelling.ts';
+import { editDistance } from '../kernel/nearest-word.ts';
 
 type Named = Readonly<Record<string, unknown>>;
 

@@ -2,9 +2,7 @@
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
  * reads it, `schema-rules.ts` compares it, and `operations/tables/lance-schema-json.ts` shows it to LanceDB clients.
  */
-import { Builder } from 'flatbuffers';
 import type { Blocks, IpcFile } from '../format/ipc-file.ts';
-import { addCopy, type FlatTable, finishMessage } from '../format/message.ts';
 
 export type TimeUnit = 's' | 'ms' | 'us' | 'ns';
 
@@ -187,28 +185,4 @@ export interface IpcChunk extends Blocks {
   readonly decodedBytes: number;
   /** Gives the memory of `file` to the next body. Nothing of the chunk may be used afterwards, nor keys read from it. */
   release(): void;
-}
-
-/**
- * The message of a schema of fields that other schemas have, with the metadata of `schema` where that is given. The bytes of the fields
- * are copied, so no type or metadata is lost that this code does not know.
- */
-export function schemaOfFields(fields: readonly FlatTable[], schema?: FlatTable): Buffer {
-  const builder = new Builder();
-  const copies = new Map<Buffer, number>();
-  const copyOf = ({ bytes }: FlatTable): number => {
-    const copy = copies.get(bytes) ?? addCopy(builder, bytes);
-    copies.set(bytes, copy);
-    return copy;
-  };
-  const offsets = fields.map((field) => copyOf(field) - field.at);
-  const metadata = schema?.vector(2, 4).at ?? 0;
-  const metadataAt = schema === undefined || metadata === 0 ? 0 : copyOf(schema) - (metadata - 4);
-  builder.startVector(4, offsets.length, 4);
-  for (const offset of offsets.toReversed()) builder.addOffset(offset);
-  const vector = builder.endVector();
-  builder.startObject(4);
-  builder.addFieldOffset(1, vector, 0);
-  builder.addFieldOffset(2, metadataAt, 0);
-  return finishMessage(builder, 'schema', builder.endObject(), 0);
 }

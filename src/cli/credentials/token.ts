@@ -4,7 +4,7 @@ import { dataFolderAt } from '../../config/data-folder.ts';
 import { optional, required, withDefault } from '../../config/options.ts';
 import { type Config, settings } from '../../config/settings.ts';
 import { boolean, dayMs, durationMs, listOf, text } from '../../config/value-types.ts';
-import { didYouMean } from '../../kernel/spelling.ts';
+import { didYouMean } from '../../kernel/nearest-word.ts';
 import { type CliContext, CliError, type Command, write } from '../command.ts';
 import { credentialSettings, readCommandLine } from '../command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from '../remote/running-service.ts';

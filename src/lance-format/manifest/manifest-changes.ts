@@ -1,7 +1,8 @@
 import { index, indexSection, mapEntry, mapUpdate, restore, transaction, updateConfig } from '../messages.ts';
 import { decode, edit, editEach, encode } from '../protobuf.ts';
-import { type NewVersion, requireReplaceable, type VersionIdentity, versionAfter } from './next-manifest.ts';
+import { type NewVersion, type VersionIdentity, versionAfter } from './next-manifest.ts';
 import { manifestFileOf, sectionsOf } from './parse-manifest.ts';
+import { requireReplaceable } from './replaceable.ts';
 
 /**
  * The version after `head` that has all of it and nothing else: it takes the number that another writer may be about to use. It is

@@ -3,9 +3,8 @@
  * last changed it. A fragment has one sequence for each of these, in the order of its rows, deleted ones included. One that is not of as
  * many numbers as the fragment has rows is `MalformedFile`.
  */
-import { fragment, index, indexSection, manifest, rowIdSequence, rowVersionRun, rowVersions } from '../messages.ts';
+import { fragment, manifest, rowIdSequence, rowVersionRun, rowVersions } from '../messages.ts';
 import { decode, edit, editEach, encode, MalformedFile } from '../protobuf.ts';
-import { bitmapOfValues, valuesOfBitmap } from '../roaring.ts';
 import { encodeNumbers, type NumberSegment, rangeOf, readSegment, Sequence, segmentsOf } from './number-sequence.ts';
 import { sectionsOf } from './parse-manifest.ts';
 
@@ -213,35 +212,4 @@ function encodeRuns(runs: readonly VersionRun[]): Buffer {
     return encode(rowVersionRun, { span, version });
   });
   return encode(rowVersions, { runs: encoded });
-}
-
-/** An index with other fragments that it covers. Readers find rows of all others without it. */
-function withCoverage(encoded: Uint8Array, change: (covered: ReadonlySet<number>) => ReadonlySet<number>): Uint8Array {
-  const { coverage } = decode(index, encoded, ['coverage']);
-  if (coverage === undefined) return encoded;
-  const covered = new Set(valuesOfBitmap(Buffer.from(coverage)));
-  const changed = change(covered);
-  return changed === covered
-    ? encoded
-    : edit(index, encoded, { coverage: bitmapOfValues([...changed].sort((a, b) => a - b)) });
-}
-
-/** An encoded index that does not cover these fragments. */
-export const notCovering = (fragments: ReadonlySet<number>, encoded: Uint8Array): Uint8Array =>
-  fragments.size === 0 ? encoded : withCoverage(encoded, (covered) => covered.difference(fragments));
-
-/**
- * An index section after a compaction of rows with ids, by which an index knows them wherever they are: one that covers all fragments
- * of a group covers those that take their place.
- */
-export function followingRows(
-  groups: readonly { readonly before: readonly number[]; readonly after: readonly number[] }[],
-  section: Uint8Array | undefined,
-): Uint8Array | undefined {
-  if (section === undefined || groups.length === 0) return section;
-  const follow = (covered: ReadonlySet<number>) =>
-    groups
-      .filter(({ before }) => before.length > 0 && before.every((id) => covered.has(id)))
-      .reduce((set, { before, after }) => set.difference(new Set(before)).union(new Set(after)), covered);
-  return editEach(indexSection, section, { indexes: (each) => withCoverage(each, follow) });
 }

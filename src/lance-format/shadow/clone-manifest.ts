@@ -1,5 +1,6 @@
-import { basePathsFlag, ofOneVersion, requireReplaceable } from '../manifest/next-manifest.ts';
+import { ofOneVersion } from '../manifest/next-manifest.ts';
 import { manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
+import { basePathsFlag, requireReplaceable } from '../manifest/replaceable.ts';
 import { basePath, manifest, timestamp } from '../messages.ts';
 import { decode, edit, encode } from '../protobuf.ts';
 import { fragmentWith, indexesWith } from './shadow-manifest.ts';

@@ -2,23 +2,12 @@
  * Versions of a dataset that are made of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
  * the transaction, as the engine would have written them for the original, and the files to move.
  */
-import {
-  basePathsFlag,
-  deletionFilesFlag,
-  type NewVersion,
-  NotReplaceable,
-  requireReplaceable,
-  type VersionIdentity,
-  versionAfter,
-} from '../manifest/next-manifest.ts';
+
+import { notCovering } from '../manifest/index-coverage.ts';
+import { type NewVersion, type VersionIdentity, versionAfter } from '../manifest/next-manifest.ts';
 import { fragmentId, indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
-import {
-  identified,
-  notCovering,
-  type RowIdentity,
-  withOtherIdentities,
-  withoutIdentities,
-} from '../manifest/row-identity.ts';
+import { basePathsFlag, deletionFilesFlag, NotReplaceable, requireReplaceable } from '../manifest/replaceable.ts';
+import { identified, type RowIdentity, withOtherIdentities, withoutIdentities } from '../manifest/row-identity.ts';
 import {
   createIndex,
   dataFile,

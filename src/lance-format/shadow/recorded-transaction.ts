@@ -2,8 +2,9 @@
  * What a lifted version records as its transaction. Other programs that began at the version before resolve their conflicts by
  * it: a record that says too little would let one of them commit on top of what it has not seen (docs/design/shadows-and-workers.md).
  */
-import { NotReplaceable } from '../manifest/next-manifest.ts';
+
 import { fragmentId } from '../manifest/parse-manifest.ts';
+import { NotReplaceable } from '../manifest/replaceable.ts';
 import {
   addColumns,
   append,

@@ -4,8 +4,9 @@
  * `lifted-version.ts` has the versions that its results become.
  */
 import { fieldsOfColumns } from '../manifest/column-files.ts';
-import { basePathsFlag, ofOneVersion, requireReplaceable } from '../manifest/next-manifest.ts';
+import { ofOneVersion } from '../manifest/next-manifest.ts';
 import { fragmentId, manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
+import { basePathsFlag, requireReplaceable } from '../manifest/replaceable.ts';
 import { rowIdsFlag, withoutIdentities, withVersionsUpTo } from '../manifest/row-identity.ts';
 import {
   basePath,

@@ -1,5 +1,5 @@
-import { basePathsFlag } from '../manifest/next-manifest.ts';
 import { fragmentId, manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
+import { basePathsFlag } from '../manifest/replaceable.ts';
 import { basePath, manifest } from '../messages.ts';
 import { decode, edit, encode } from '../protobuf.ts';
 import { type BaseChange, baseIdIn, fragmentWith, indexesWith } from './shadow-manifest.ts';

@@ -5,7 +5,7 @@
 import { readSync } from 'node:fs';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
 import { type FlatTable, prefixBytes, readMessage } from '../../arrow/format/message.ts';
-import { schemaOfFields } from '../../arrow/schema/schema.ts';
+import { schemaOfFields } from '../../arrow/schema/copied-schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { Thrift } from './thrift.ts';
 

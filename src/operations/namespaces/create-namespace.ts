@@ -16,7 +16,7 @@ interface CreateNamespaceCommand {
   /** `exist_ok` answers the existing properties; `overwrite` replaces them and keeps what is inside. */
   readonly mode: 'create' | 'exist_ok' | 'overwrite';
   readonly properties: Properties;
-  /** `PermissionDenied`. Called where `exist_ok` finds a namespace: the answer describes one that somebody else may have made. */
+  /** `PermissionDenied`. Called where `exist_ok` finds a namespace: the answer describes one that another principal may have made. */
   readonly requireDescribe: () => void;
 }
 

@@ -8,8 +8,8 @@ import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
 import { invalidInput } from '../../kernel/errors.ts';
+import { nearest } from '../../kernel/nearest-word.ts';
 import { paired } from '../../kernel/paired.ts';
-import { nearest } from '../../kernel/spelling.ts';
 import { ndjsonTypes, type RowFormat, type TextFormat, textTypes } from '../answer-form.ts';
 import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
@@ -141,9 +141,10 @@ export class RowConversion {
   }
 
   #columnsOf(rows: readonly Row[]): readonly Field[] {
-    if (rows.length === 0 && this.#table === undefined) throw invalidInput('there are no rows to see columns in');
-    // Such as of a program that sends what has changed: a merge finds its key in them.
-    if (rows.length === 0 && this.#table !== undefined) return this.#table.fields.filter(comesAsText);
+    if (rows.length === 0) {
+      if (this.#table === undefined) throw invalidInput('there are no rows to see columns in');
+      return this.#table.fields.filter(comesAsText); // a merge finds its key in them
+    }
     const seen = new SeenColumns(this.#isCsv);
     for (const row of rows) seen.see(row);
     seen.requireNamed(this.#given);

@@ -60,6 +60,18 @@ describe('rows of text', () => {
     assert.deepEqual(decodeFile(file).x!.map(String), [at, at, at, at, at]);
   });
 
+  it('that are none have the columns of the table that a text can have (P4)', async () => {
+    const table = schemaOf([field('id', { kind: 'utf8' }), field('nothing', { kind: 'null' })]);
+    for (const [format, body] of [
+      ['json', '[]'],
+      ['ndjson', ''],
+      ['csv', 'id\n'],
+    ] as const) {
+      const { schema, rows } = await wholeOf(await converted(format, body, table));
+      assert.deepEqual([schema.fields.map(({ name }) => name), rows], [['id'], 0], format);
+    }
+  });
+
   it('of many columns that are left out become batches of bounded size (P7)', async () => {
     const head = `{${Array.from({ length: 1_000 }, (_, i) => `"a${i}":1`).join()}}\n`;
     const conversion = new RowConversion({ format: 'ndjson' });

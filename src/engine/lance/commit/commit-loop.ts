@@ -1,5 +1,6 @@
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { NotReplaceable, type VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
+import type { VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
+import { NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import { type CommitOutcome, isMade } from '../../port/refusal.ts';
 import type { ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { type BranchCommits, type BuiltVersion, makeVersion } from './branch-commits.ts';

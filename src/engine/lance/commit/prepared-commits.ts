@@ -9,13 +9,9 @@ import type { RowAddress } from '../../../keys/address-remap.ts';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
 import { changedFragments, columnsOfIndex } from '../../../lance-format/manifest/column-files.ts';
 import { listVersions, readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import {
-  ifNotReplaceable,
-  type MovedGroup,
-  nextManifest,
-  type VersionIdentity,
-} from '../../../lance-format/manifest/next-manifest.ts';
+import { type MovedGroup, nextManifest, type VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
 import { parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { ifNotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import { builtSegments, indexVersion } from '../../../lance-format/shadow/lifted-version.ts';
 import { shadowManifest, withOwnColumns } from '../../../lance-format/shadow/shadow-manifest.ts';

@@ -28,8 +28,8 @@ import {
   stagingFolder,
   storedFiles,
 } from '../../../lance-format/manifest/manifest-files.ts';
-import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import { type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { ifNotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
 import type { Recovery } from '../../port/engine.ts';
 import type { BranchMirror } from '../store/branch-mirror.ts';

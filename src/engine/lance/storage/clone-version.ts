@@ -6,8 +6,8 @@
 import { basename, join } from 'node:path';
 import { LancegateError } from '../../../kernel/errors.ts';
 import { manifestNames } from '../../../lance-format/manifest/manifest-files.ts';
-import { ifNotReplaceable } from '../../../lance-format/manifest/next-manifest.ts';
 import { type FileReference, type Manifest, parseManifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { ifNotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import { cloneManifest } from '../../../lance-format/shadow/clone-manifest.ts';
 import { makeVersion } from '../commit/branch-commits.ts';
