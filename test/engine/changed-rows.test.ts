@@ -13,6 +13,7 @@ import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -62,7 +63,7 @@ describe('the rows that a commit took away and brought', () => {
     const stage = new Stage(t);
     const dataset = await createDataset(stage.engine, location, ipcFile(table(range(0, 70_000))), {});
     const merge = async (ids: readonly number[]) => {
-      const { numInsertedRows, numUpdatedRows } = await dataset.merge(upsert, ipcFile(table(ids)), undefined);
+      const { numInsertedRows, numUpdatedRows } = await mergeInto(dataset, upsert, ipcFile(table(ids)));
       const changed = await stage.assertChangedRows(dataset);
       assert.deepEqual(changed, { removed: numUpdatedRows, added: numInsertedRows + numUpdatedRows });
     };
@@ -87,10 +88,10 @@ describe('the rows that a commit took away and brought', () => {
   test('are known for a branch, whose older files are those of main', async (t) => {
     const stage = new Stage(t);
     const main = await createDataset(stage.engine, location, ipcFile(table(range(0, 100))), {});
-    await main.merge(upsert, ipcFile(table([1, 2])), undefined);
+    await mergeInto(main, upsert, ipcFile(table([1, 2])));
     await main.createBranch(dev, { branch: undefined, version: undefined });
     const branch = await stage.engine.open({ location, branch: dev });
-    await branch.merge(upsert, ipcFile(table([2, 3, 500])), undefined);
+    await mergeInto(branch, upsert, ipcFile(table([2, 3, 500])));
     assert.deepEqual(await stage.assertChangedRows(branch, dev), { removed: 2, added: 3 });
   });
 
@@ -99,7 +100,7 @@ describe('the rows that a commit took away and brought', () => {
     const database = await connect(join(stage.folder, 'tables'));
     await database.createTable('t', table([1, 2, 3]), { storageOptions: { new_table_enable_stable_row_ids: 'true' } });
     const dataset = await stage.engine.open({ location });
-    await dataset.merge(upsert, ipcFile(table([2, 9])), undefined);
+    await mergeInto(dataset, upsert, ipcFile(table([2, 9])));
     assert.deepEqual(await stage.assertChangedRows(dataset), { removed: 1, added: 2 });
   });
 
@@ -107,7 +108,7 @@ describe('the rows that a commit took away and brought', () => {
     const stage = new Stage(t);
     const dataset = await createDataset(stage.engine, location, ipcFile(table([1, 2, 3])), {});
     assert.equal(await dataset.changedRows(1, 'added'), undefined);
-    await dataset.merge(upsert, ipcFile(table([1])), undefined);
+    await mergeInto(dataset, upsert, ipcFile(table([1])));
     rmSync(join(stage.folder, 'tables', location, '_deletions'), { recursive: true });
     assert.equal(await dataset.changedRows(2, 'removed'), undefined);
     assert.equal((await dataset.changedRows(2, 'added'))?.length, 1);

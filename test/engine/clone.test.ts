@@ -14,6 +14,7 @@ import { decode, edit } from '#src/lance-format/protobuf.ts';
 import { shadowManifest } from '#src/lance-format/shadow/shadow-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -32,7 +33,7 @@ async function cloneable(t: TestContext) {
   const dataset = await createDataset(engine, source, rows(1, 2, 3), {});
   t.after(() => dataset.close());
   await (await dataset.prepareIndex(btreeOn('id'))).commit();
-  await dataset.merge(upsertOn('id'), rows(2, 4), undefined);
+  await mergeInto(dataset, upsertOn('id'), rows(2, 4));
   return { folder, engine, dataset, synced, from: { location: source, branch: undefined } };
 }
 
@@ -81,7 +82,7 @@ describe('a clone', () => {
     rmSync(join(folder, 'files'), { recursive: true });
     const clone = await engine.open({ location: target });
     t.after(() => clone.close());
-    assert.equal((await clone.merge(upsertOn('id'), rows(3, 4), undefined)).numUpdatedRows, 1);
+    assert.equal((await mergeInto(clone, upsertOn('id'), rows(3, 4))).numUpdatedRows, 1);
   });
 
   for (const [where, placed] of [

@@ -15,6 +15,7 @@ import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { startTestService } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -42,8 +43,8 @@ async function grownTable(t: TestContext, options: Properties = {}) {
   const dataset = await createDataset(engine, location, keyed(0, 1_000, 'first'), options);
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
-  for (const i of numbersFrom(0, 4)) await dataset.append(keyed(1_000 + 10 * i, 10, 'later'));
-  await dataset.merge(upsert, keyed(995, 10, 'updated'), undefined);
+  for (const i of numbersFrom(0, 4)) await appendTo(dataset, keyed(1_000 + 10 * i, 10, 'later'));
+  await mergeInto(dataset, upsert, keyed(995, 10, 'updated'));
   return { engine, dataset, folder };
 }
 
@@ -88,14 +89,14 @@ describe('chosen fragments are compacted (P8)', () => {
     const identity = ['_rowid', '_row_created_at_version', '_row_last_updated_at_version'];
     const before = await contentOf(dataset, ...identity);
     const writer = await engine.open({ location });
-    const meanwhile = () => writer.merge(upsert, keyed(1_000, 12, 'meanwhile'), undefined);
+    const meanwhile = () => mergeInto(writer, upsert, keyed(1_000, 12, 'meanwhile'));
     assert.equal(await move(dataset, [0, 1, 2, 4, 5], meanwhile), 3);
     const after = await contentOf(dataset, ...identity);
     const rowIds = (rows: readonly unknown[]) => rows.map((row) => (row as { _rowid: bigint })._rowid);
     assert.deepEqual(rowIds(after), rowIds(before));
     const isKept = (row: unknown) => !numbersFrom(1_000, 1_012).includes((row as { id: number }).id);
     assert.deepEqual(after.filter(isKept), before.filter(isKept));
-    const { numUpdatedRows } = await dataset.merge(upsert, keyed(990, 40, 'again'), undefined);
+    const { numUpdatedRows } = await mergeInto(dataset, upsert, keyed(990, 40, 'again'));
     assert.equal(numUpdatedRows, 40);
   });
 
@@ -103,7 +104,7 @@ describe('chosen fragments are compacted (P8)', () => {
     const { dataset, engine } = await grownTable(t, { new_table_enable_stable_row_ids: 'true' });
     await createIndex(dataset, 'id');
     const writer = await engine.open({ location });
-    await move(dataset, [0, 1, 2, 3, 4], () => writer.merge(upsert, keyed(1_010, 5, 'meanwhile'), undefined));
+    await move(dataset, [0, 1, 2, 3, 4], () => mergeInto(writer, upsert, keyed(1_010, 5, 'meanwhile')));
     const covered = async () => (await dataset.layout()).indexes.map(({ unindexedRows }) => unindexedRows);
     assert.deepEqual(await covered(), [5]);
     await move(dataset, [6, 7]);
@@ -127,7 +128,7 @@ describe('chosen fragments are compacted (P8)', () => {
     const { dataset } = await grownTable(t);
     await createIndex(dataset, 'id');
     await move(dataset, [1, 2, 5]);
-    const counts = await dataset.merge(upsert, keyed(990, 60, 'again'), undefined);
+    const counts = await mergeInto(dataset, upsert, keyed(990, 60, 'again'));
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [50, 10]);
     const ids = (await contentOf(dataset)).map((row) => (row as { id: number }).id);
     assert.deepEqual(ids, numbersFrom(0, 1_050));
@@ -156,9 +157,9 @@ describe('chosen fragments are compacted (P8)', () => {
     const { engine, dataset } = await grownTable(t);
     const writer = await engine.open({ location });
     const moved = await move(dataset, [0, 1, 2, 3, 4, 5], async () => {
-      await writer.merge(upsert, keyed(500, 3, 'meanwhile'), undefined);
-      await writer.merge(upsert, keyed(1_010, 10, 'meanwhile'), undefined);
-      await writer.merge(upsert, keyed(1_039, 3, 'meanwhile'), undefined);
+      await mergeInto(writer, upsert, keyed(500, 3, 'meanwhile'));
+      await mergeInto(writer, upsert, keyed(1_010, 10, 'meanwhile'));
+      await mergeInto(writer, upsert, keyed(1_039, 3, 'meanwhile'));
     });
     assert.equal(moved, 4);
     const rows = new Map(
@@ -168,14 +169,14 @@ describe('chosen fragments are compacted (P8)', () => {
     const isTheirs = (id: number): boolean =>
       (id >= 500 && id < 503) || (id >= 1_010 && id < 1_020) || (id >= 1_039 && id < 1_042);
     for (const [id, { text }] of rows) assert.equal(text.startsWith('meanwhile'), isTheirs(id), `${id}`);
-    const counts = await dataset.merge(upsert, keyed(0, 1_050, 'again'), undefined);
+    const counts = await mergeInto(dataset, upsert, keyed(0, 1_050, 'again'));
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [1_042, 8]);
   });
 
   test('all rows of all chosen fragments may go meanwhile', async (t) => {
     const { engine, dataset } = await grownTable(t);
     const writer = await engine.open({ location });
-    await move(dataset, [1, 2, 3], async () => void (await writer.merge(upsert, keyed(1_000, 40, 'new'), undefined)));
+    await move(dataset, [1, 2, 3], async () => void (await mergeInto(writer, upsert, keyed(1_000, 40, 'new'))));
     assert.deepEqual(await idsOf(dataset), [0, 5, 6]);
     assert.equal(await dataset.countRows(), 1_040);
   });
@@ -244,12 +245,12 @@ describe('chosen fragments are compacted (P8)', () => {
     };
     const dataset = await createDataset(engine, location, rows(numbersFrom(0, 100), ['n', 'm'], 1), {});
     await createIndex(dataset, 'id'); // with it, the engine writes columns anew for rows that stay where they are
-    for (const from of [100, 110]) await dataset.append(rows(numbersFrom(from, from + 10), ['n', 'm'], 1));
+    for (const from of [100, 110]) await appendTo(dataset, rows(numbersFrom(from, from + 10), ['n', 'm'], 1));
     const writer = await engine.open({ location });
     const writeColumn = async (id: number) => {
       await writer.refresh();
       const shadow = await writer.shadow();
-      await shadow.merge({ ...upsert, whenNotMatchedInsertAll: false }, rows([id], ['n'], 2), undefined, undefined);
+      await mergeInto(shadow, { ...upsert, whenNotMatchedInsertAll: false }, rows([id], ['n'], 2));
       assert.notEqual(await shadow.commit(), 'overtaken');
     };
     assert.equal(await move(dataset, [1, 2], () => writeColumn(105)), undefined, 'of its own');
@@ -288,7 +289,7 @@ describe('chosen fragments are compacted (P8)', () => {
     const branch = 'a/b' as BranchName;
     await dataset.createBranch(branch, { branch: undefined, version: undefined });
     const onBranch = await engine.open({ location, branch });
-    await onBranch.append(keyed(2_000, 10, 'branch'));
+    await appendTo(onBranch, keyed(2_000, 10, 'branch'));
     const before = await contentOf(onBranch);
     assert.equal(await move(onBranch, [1, 2, 3, 6]), 3);
     assert.deepEqual(await contentOf(onBranch), before);

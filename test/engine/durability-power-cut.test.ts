@@ -33,6 +33,7 @@ import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { FileJournal, layOutAfterCut, type Moment } from '#test/fixtures/file-journal.ts';
 import { addNullColumn, dropColumn } from '#test/fixtures/null-column.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
@@ -294,7 +295,7 @@ async function requireWorking(parts: Parts, table: TableRecord, random: Random):
     const keys = [0, 1 + random.int(5), newKey];
     await parts.open.beforeCommit(table, branch, dataset);
     const spec = { ...upsert, useIndex: branch === undefined };
-    const counts = await dataset.merge(spec, ipcFile(sourceOf(new Map(keys.map((key) => [key, -1])))), undefined);
+    const counts = await mergeInto(dataset, spec, ipcFile(sourceOf(new Map(keys.map((key) => [key, -1])))));
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [2, 1]);
     assert.equal(await dataset.countRows(), before + 1);
     assert.equal(await dataset.countRows(ownSql('v = -1')), 3);
@@ -362,7 +363,7 @@ async function record(folder: string): Promise<readonly Step[]> {
   const rows = (from: number, count: number, value: number): ReadonlyMap<number, number> =>
     new Map(Array.from({ length: count }, (_, index) => [from + index, value]));
   const merge = (change: ReadonlyMap<number, number>) => (dataset: Dataset) =>
-    dataset.merge({ ...upsert, useIndex: false }, ipcFile(sourceOf(change)), undefined);
+    mergeInto(dataset, { ...upsert, useIndex: false }, ipcFile(sourceOf(change)));
 
   const table = await recording.create(rows(0, 6, 0));
   await recording.commit(table, undefined, rows(4, 4, 1), merge(rows(4, 4, 1)));
@@ -374,7 +375,7 @@ async function record(folder: string): Promise<readonly Step[]> {
   await recording.commit(table, undefined, around, async (dataset) => {
     await addNullColumn(tables, dataset, 'nothing');
     recording.keepBetween('between two commits of one merge');
-    await dataset.merge({ ...upsert, useIndex: false }, ipcFile(sourceOf(around)), undefined);
+    await mergeInto(dataset, { ...upsert, useIndex: false }, ipcFile(sourceOf(around)));
     recording.keepBetween('between two commits of one merge');
     await dropColumn(tables, dataset, 'nothing');
   });

@@ -27,6 +27,7 @@ import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { addNullColumn, dropColumn } from '#test/fixtures/null-column.ts';
 import { propose } from '#test/fixtures/proposed-version.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -157,7 +158,7 @@ describe('a sync', () => {
     const dataset = await createDataset(engine, at, table(1, 2), {});
     await dataset.sync();
     sync.take();
-    await dataset.merge(upsert, table(2, 3), undefined);
+    await mergeInto(dataset, upsert, table(2, 3));
     await dataset.sync();
     const { files, folders } = sync.take();
     assert.deepEqual(files, newIn(path, 2));
@@ -169,7 +170,7 @@ describe('a sync', () => {
     await dataset.sync();
     assert.deepEqual(sync.take(), { files: [], folders: [] });
     await addNullColumn(join(root, 'folder'), dataset, 'nothing');
-    await dataset.merge({ ...upsert, on: ['id'] }, table(9), undefined);
+    await mergeInto(dataset, { ...upsert, on: ['id'] }, table(9));
     await dropColumn(join(root, 'folder'), dataset, 'nothing');
     await dataset.sync();
     assert.deepEqual(sync.take().files, [3, 4, 5].flatMap((version) => newIn(path, version)).sort());
@@ -222,7 +223,7 @@ describe('a sync', () => {
     const tracked = trackedRows(dataset, 1);
     assert.equal(await dataset.replaceRows(tracked, [first], { file: table(9), rows: 1 }), 'overtaken');
     await dataset.refresh();
-    await dataset.append(table(9));
+    await appendTo(dataset, table(9));
     await dataset.sync();
     assert.equal(await dataset.version(), 3);
     assert.ok(newIn(path, 3).every((file) => sync.files.includes(file)));
@@ -252,7 +253,7 @@ describe('a sync', () => {
     await other.add([{ id: 5 }]);
     sync.take();
     const dataset = await engine.open({ location: at });
-    await dataset.merge(upsert, table(6), undefined);
+    await mergeInto(dataset, upsert, table(6));
     await dataset.sync();
     assert.deepEqual(sync.take().files, filesOf(path, 3));
   });
@@ -299,8 +300,8 @@ describe('recovery', () => {
   async function threeVersions(t: { after(clean: () => void): void }): Promise<Place> {
     const made = place(t);
     const dataset = await createDataset(made.engine, at, table(1), {});
-    await dataset.merge(upsert, table(1, 2), undefined);
-    await dataset.merge(upsert, table(2, 3), undefined);
+    await mergeInto(dataset, upsert, table(1, 2));
+    await mergeInto(dataset, upsert, table(2, 3));
     made.sync.take();
     return made;
   }
@@ -398,7 +399,7 @@ describe('recovery', () => {
     const { engine, path } = place(t);
     const dataset = await createDataset(engine, at, table(1), {});
     const random = new Random(1);
-    await dataset.merge(upsert, table(...Array.from({ length: 3_000 }, () => random.int(2 ** 31))), undefined);
+    await mergeInto(dataset, upsert, table(...Array.from({ length: 3_000 }, () => random.int(2 ** 31))));
     const disk = openSync(newIn(path, 2).find((file) => file.endsWith('.lance')) ?? '', 'r+');
     writeSync(disk, Buffer.alloc(4096), 0, 4096, 4096);
     closeSync(disk);
@@ -435,7 +436,7 @@ describe('recovery', () => {
       writeFileSync(file, hint);
       await recover(engine, 3);
       assert.equal(existsSync(file), false);
-      await (await opened(engine)).merge(upsert, table(8), undefined);
+      await mergeInto(await opened(engine), upsert, table(8));
       assert.ok(existsSync(file));
     }
   });

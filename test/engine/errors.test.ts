@@ -14,6 +14,7 @@ import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { tableOf } from '#test/fixtures/pairs.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -50,8 +51,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     dataset = await createDataset(engine, 't.lance' as Location, ipcFile(tableOf([1, 'a'], [2, 'b'])), {});
   });
 
-  const merge = (spec: MergeSpec, table = tableOf([1, 'x'], [3, 'c'])) =>
-    dataset.merge(spec, ipcFile(table), undefined);
+  const merge = (spec: MergeSpec, table = tableOf([1, 'x'], [3, 'c'])) => mergeInto(dataset, spec, ipcFile(table));
   const cases: [what: string, run: () => Promise<unknown>, kind: ErrorName, message: RegExp][] = [
     ['an update filter on a bare column', () => merge(updateIf("v = 'a'")), 'InvalidInput', /target\.v .*source\.v/],
     [
@@ -115,10 +115,15 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     ],
     ['a key twice', () => merge(upsert, tableOf([1, 'p'], [1, 'q'])), 'InvalidInput', /same key \(id = 1\)/],
     ['a key column that is gone', () => merge({ ...upsert, on: ['zz'] }), 'TableColumnNotFound', /no column zz$/],
-    ['a time limit', () => dataset.merge(upsert, ipcFile(tableOf([1, 'x'])), 0), 'TimedOut', /nothing was written/],
+    [
+      'a time limit',
+      () => mergeInto(dataset, upsert, ipcFile(tableOf([1, 'x'])), 0),
+      'TimedOut',
+      /nothing was written/,
+    ],
     [
       'bytes that are no Arrow',
-      () => dataset.merge(upsert, Buffer.from('ARROW1') as never, undefined),
+      () => mergeInto(dataset, upsert, Buffer.from('ARROW1') as never),
       'InvalidInput',
       /cannot be read/,
     ],
@@ -177,7 +182,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const schema = new Schema([new Field('id', new Int32(), false)]);
     const strict = await createDataset(engine, 'strict.lance' as Location, ipcFile(new Table(schema, [])), {});
     const nulls = new Table({ id: vectorFromArray([1, null], new Int32()) });
-    const error = await refusal(() => strict.merge(upsert, ipcFile(nulls), undefined));
+    const error = await refusal(() => mergeInto(strict, upsert, ipcFile(nulls)));
     assert.equal(error.kind, 'TableSchemaValidationError');
     assert.match(error.message, /id/);
   });
@@ -205,7 +210,7 @@ describe("the engine's errors arrive in our words, with what the caller needs an
   test('an unknown column in a filter is the same error where the key has an index', async () => {
     const indexed = await createDataset(engine, 'indexed.lance' as Location, ipcFile(tableOf([1, 'a'])), {});
     await createIndex(indexed, 'id');
-    const error = await refusal(() => indexed.merge(updateIf('target.zz = 1'), ipcFile(tableOf([1, 'x'])), undefined));
+    const error = await refusal(() => mergeInto(indexed, updateIf('target.zz = 1'), ipcFile(tableOf([1, 'x']))));
     assert.equal(error.kind, 'TableColumnNotFound');
     assert.match(error.message, /zz$/);
   });
@@ -285,11 +290,11 @@ describe("the engine's errors arrive in our words, with what the caller needs an
 
   test('a stored file that was spoilt is not called a fault of the source', async () => {
     const spoilt = await createDataset(engine, 'spoilt.lance' as Location, ipcFile(tableOf([1, 'a'], [2, 'b'])), {});
-    await spoilt.merge(upsert, ipcFile(tableOf([1, 'x'])), undefined);
+    await mergeInto(spoilt, upsert, ipcFile(tableOf([1, 'x'])));
     const data = join(folder, 'tables/spoilt.lance/data');
     for (const name of readdirSync(data))
       writeFileSync(join(data, name), Buffer.alloc(statSync(join(data, name)).size, 7));
-    const error = await refusal(() => spoilt.merge(upsert, ipcFile(tableOf([1, 'y'])), undefined));
+    const error = await refusal(() => mergeInto(spoilt, upsert, ipcFile(tableOf([1, 'y']))));
     assert.equal(error.kind, 'Internal', String((error.cause as Error)?.message));
   });
 

@@ -22,6 +22,7 @@ import { readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { hideIndex } from '#test/fixtures/hide-index.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -93,26 +94,26 @@ describe('a merge into a table with an index (P8)', () => {
   test('looks up few keys in it', async (t) => {
     const { dataset, hideIndex } = await indexedTable(t, { floats: 64 });
     hideIndex();
-    await assert.rejects(dataset.merge(upsert, rows(19_990, 20, 64), undefined));
+    await assert.rejects(mergeInto(dataset, upsert, rows(19_990, 20, 64)));
   });
 
   test('does without it where its rows are many and wide, with the same counts', async (t) => {
     const { dataset, hideIndex } = await indexedTable(t, { floats: 64 });
     hideIndex();
-    const counts = await dataset.merge(upsert, rows(18_000, 4_000, 64), undefined);
+    const counts = await mergeInto(dataset, upsert, rows(18_000, 4_000, 64));
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [2_000, 2_000]);
   });
 
   test('looks up as many keys of narrow rows', async (t) => {
     const { dataset, hideIndex } = await indexedTable(t, { floats: 1 });
     hideIndex();
-    await assert.rejects(dataset.merge(upsert, rows(18_000, 4_000, 1), undefined));
+    await assert.rejects(mergeInto(dataset, upsert, rows(18_000, 4_000, 1)));
   });
 
   test('does without it for few keys too while many wide rows are not in it', async (t) => {
     const { dataset, usesIndex } = await indexedTable(t, { floats: 256 });
     assert.equal(await usesIndex(upsert, 1_000), true);
-    await dataset.append(rows(20_000, 5_000, 256));
+    await appendTo(dataset, rows(20_000, 5_000, 256));
     assert.equal(await usesIndex(upsert, 1_000), false);
     await createIndex(dataset, 'id');
     assert.equal(await usesIndex(upsert, 1_000), true);
@@ -121,7 +122,7 @@ describe('a merge into a table with an index (P8)', () => {
   test('does without it while very many small fragments are not in it', async (t) => {
     const { dataset, newChoice, usesIndex } = await indexedTable(t, { floats: 1 });
     assert.equal(await usesIndex(upsert, 1_000), true);
-    for (let id = 20_000; id < 20_100; id += 1) await dataset.append(rows(id, 1, 1));
+    for (let id = 20_000; id < 20_100; id += 1) await appendTo(dataset, rows(id, 1, 1));
     assert.equal(newChoice().usesIndex(upsert, await dataset.version(), 1_000), false);
   });
 
@@ -152,8 +153,8 @@ describe('a merge into a table with an index (P8)', () => {
     const { dataset, newChoice } = await indexedTable(t, { floats: 64 });
     const choice = newChoice();
     turningPoint(choice, await dataset.version());
-    await dataset.append(rows(20_000, 2_000, 64));
-    const { version } = await dataset.merge(upsert, rows(0, 100, 64), undefined);
+    await appendTo(dataset, rows(20_000, 2_000, 64));
+    const { version } = await mergeInto(dataset, upsert, rows(0, 100, 64));
     assert.equal(turningPoint(choice, version), turningPoint(newChoice(), version));
   });
 });

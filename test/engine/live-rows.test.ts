@@ -18,6 +18,7 @@ import { rewriteGroupsOf } from '#src/lance-format/transaction/transaction.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { addNullColumn, dropColumn } from '#test/fixtures/null-column.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -101,7 +102,7 @@ class TrackedTable {
   }
 
   merge(ids: readonly number[], text: string) {
-    return this.dataset.merge(upsert, fileOf(ids, text), undefined);
+    return mergeInto(this.dataset, upsert, fileOf(ids, text));
   }
 
   /** Of the newest version, whose addresses are tracked. Those of the new rows are remembered as they are given. */
@@ -206,8 +207,8 @@ async function assertMoved(table: TrackedTable, run: () => Promise<unknown>): Pr
 describe('which addresses have rows is known, version after version (P2)', () => {
   test('at first of nothing, then of all fragments, none of which was known before', async (t) => {
     const { dataset, tracked } = await TrackedTable.create(t, 10);
-    await dataset.append(fileOf([10, 11], 'second'));
-    await dataset.merge(upsert, fileOf([3], 'third'), undefined);
+    await appendTo(dataset, fileOf([10, 11], 'second'));
+    await mergeInto(dataset, upsert, fileOf([3], 'third'));
     assert.deepEqual(
       [tracked.version, tracked.hasFragment(0), tracked.has({ fragment: 0, offset: 0 })],
       [0, false, false],
@@ -228,7 +229,7 @@ describe('which addresses have rows is known, version after version (P2)', () =>
     assert.equal((await table.advance()).added.length, 1);
     await (await table.outside()).delete('id >= 0');
     assert.deepEqual(await table.advance(), { isKnown: true, added: [], moved: undefined });
-    await table.dataset.append(fileOf([1], 'again'));
+    await appendTo(table.dataset, fileOf([1], 'again'));
     assert.equal((await table.advance()).added.length, 1);
   });
 
@@ -312,9 +313,9 @@ describe('where rows have gone is known (P2)', () => {
 
   test('after compaction of groups by themselves, those in an index and those that came later', async (t) => {
     const table = await advanced(t, 50);
-    await table.dataset.append(fileOf(numbersFrom(50, 60), 'second'));
+    await appendTo(table.dataset, fileOf(numbersFrom(50, 60), 'second'));
     await indexOn(await table.outside());
-    for (const from of [60, 70, 80]) await table.dataset.append(fileOf(numbersFrom(from, from + 10), 'later'));
+    for (const from of [60, 70, 80]) await appendTo(table.dataset, fileOf(numbersFrom(from, from + 10), 'later'));
     await (await table.outside()).delete('id % 10 = 3');
     await table.advance();
     const { added } = await assertMoved(table, async () => (await table.outside()).optimize());
@@ -360,7 +361,7 @@ describe('where rows have gone is known (P2)', () => {
 
   test('after compaction with commits of rows before it or after it, if not row by row, then as added rows', async (t) => {
     const table = await advanced(t, 50);
-    await table.dataset.append(fileOf(numbersFrom(50, 60), 'second'));
+    await appendTo(table.dataset, fileOf(numbersFrom(50, 60), 'second'));
     await table.advance();
     await (await table.outside()).optimize();
     await table.dataset.refresh();
@@ -375,7 +376,7 @@ describe('where rows have gone is known (P2)', () => {
   test('after one compaction of what another one made, the rows count as added', async (t) => {
     const table = await advanced(t, 50);
     for (const from of [50, 60]) {
-      await table.dataset.append(fileOf(numbersFrom(from, from + 10), 'more'));
+      await appendTo(table.dataset, fileOf(numbersFrom(from, from + 10), 'more'));
       await (await table.outside()).optimize();
       await table.dataset.refresh();
     }
@@ -385,8 +386,8 @@ describe('where rows have gone is known (P2)', () => {
 
   test('after a compaction concurrent with commits that removed some of its rows', async (t) => {
     const table = await advanced(t, 50);
-    await table.dataset.append(fileOf(numbersFrom(50, 60), 'second'));
-    await table.dataset.append(fileOf(numbersFrom(60, 70), 'third'));
+    await appendTo(table.dataset, fileOf(numbersFrom(50, 60), 'second'));
+    await appendTo(table.dataset, fileOf(numbersFrom(60, 70), 'third'));
     await (await table.outside()).delete('id = 52');
     await table.advance();
     const move = (await table.dataset.prepareCompaction([1, 2])) ?? assert.fail('nothing to compact');
@@ -432,10 +433,10 @@ describe('nothing is known any more', () => {
     [
       'after versions in between were removed',
       async (table) => {
-        await table.dataset.append(fileOf([50], 'more'));
+        await appendTo(table.dataset, fileOf([50], 'more'));
         await (await table.outside()).optimize({ cleanupOlderThan: new Date(), deleteUnverified: true });
         await table.dataset.refresh();
-        await table.dataset.append(fileOf([51], 'more'));
+        await appendTo(table.dataset, fileOf([51], 'more'));
         rmSync(join(table.folder, location, '_versions', manifestNames((await table.dataset.version()) - 1)[0]));
       },
     ],
@@ -459,7 +460,7 @@ describe('nothing is known any more', () => {
   test('after 1,024 commits all is known still', async (t) => {
     const table = await advanced(t, 30);
     for (const id of numbersFrom(0, 1_020)) await remark(table, id);
-    for (const id of numbersFrom(0, 4)) await table.dataset.append(fileOf([1_000 + id], 'one of the last'));
+    for (const id of numbersFrom(0, 4)) await appendTo(table.dataset, fileOf([1_000 + id], 'one of the last'));
     const { isKnown, added } = await table.advance();
     assert.deepEqual([isKnown, added.length], [true, 4]);
   });
@@ -506,7 +507,7 @@ describe('a move that was prepared is given up, with nothing changed, where othe
   for (const [what, commit] of others) {
     test(what, async (t) => {
       const table = await TrackedTable.create(t, 10);
-      await table.dataset.append(fileOf([10, 11, 12], 'second'));
+      await appendTo(table.dataset, fileOf([10, 11, 12], 'second'));
       await (await table.outside()).delete('id IN (1, 11)');
       await table.dataset.refresh();
       const move = (await table.dataset.prepareCompaction([0, 1])) ?? assert.fail('nothing to compact');
@@ -529,7 +530,8 @@ describe('whatever is committed, in whatever order, all rows are accounted for (
     [6, (table, random, step) => table.merge(someIds(random), `merged in ${step}`)],
     [
       2,
-      async (table, random, step) => table.dataset.append(fileOf([1_000 * (step + 1) + random.int(999)], 'appended')),
+      async (table, random, step) =>
+        appendTo(table.dataset, fileOf([1_000 * (step + 1) + random.int(999)], 'appended')),
     ],
     [3, async (table, random) => (await table.outside()).delete(`id % 11 = ${random.int(11)}`)],
     [

@@ -18,6 +18,7 @@ import { readWholeVersion } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { BucketFolder } from '#test/fixtures/folder-store.ts';
 import { prunedBranch } from '#test/fixtures/pruned-branch.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -33,7 +34,7 @@ describe('a version that is a manifest alone', () => {
     const folder = temporaryFolder((clean) => t.after(clean));
     const dataset = await createDataset(engineIn(folder), location, rows(0, 10), {});
     t.after(() => dataset.close());
-    for (let i = 1; i < 5; i++) await dataset.merge(upsertOn('id'), rows(5 * i, 10), undefined);
+    for (let i = 1; i < 5; i++) await mergeInto(dataset, upsertOn('id'), rows(5 * i, 10));
     const newest = await dataset.version();
     const datasetPath = join(folder, location);
     const inRemoval = new VersionsInRemoval();
@@ -74,7 +75,7 @@ describe('a version that is a manifest alone', () => {
     const dataset = await createDataset(engineIn(folder), location, rows(0, 10), {});
     t.after(() => dataset.close());
     const all = { ...upsertOn('id'), useIndex: false };
-    for (let i = 0; i < 2; i++) await dataset.merge(all, rows(0, 10), undefined);
+    for (let i = 0; i < 2; i++) await mergeInto(dataset, all, rows(0, 10));
     const data = join(folder, location, 'data');
     const [oldest] = readdirSync(data).toSorted(
       (a, b) => statSync(join(data, a)).ctimeMs - statSync(join(data, b)).ctimeMs,
@@ -89,7 +90,7 @@ describe('a version that is a manifest alone', () => {
     const folder = temporaryFolder((clean) => t.after(clean));
     const dataset = await createDataset(engineIn(folder), location, rows(0, 10), {});
     t.after(() => dataset.close());
-    await dataset.append(rows(10, 5));
+    await appendTo(dataset, rows(10, 5));
     await (await (await connect(folder)).openTable('t')).createIndex('id', { config: Index.btree(), name: '__own' });
     await dataset.refresh();
     assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 3 }), { version: 4 });

@@ -20,6 +20,7 @@ import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { prunedBranch } from '#test/fixtures/pruned-branch.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -48,7 +49,7 @@ async function oldTable(t: TestContext): Promise<Old> {
   const dataset = await createDataset(engineIn(folder), location, rows(0, 100), {});
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
-  for (let i = 0; i < 8; i++) await dataset.merge(upsertOn('id'), rows(50 + 10 * i, 60), undefined);
+  for (let i = 0; i < 8; i++) await mergeInto(dataset, upsertOn('id'), rows(50 + 10 * i, 60));
   return { folder, datasetPath: join(folder, location), dataset };
 }
 
@@ -78,7 +79,7 @@ describe('removing old versions without room to write (P8)', () => {
 
   test('a process that lost the table in the middle removes no more than the few that it had confirmed', async (t) => {
     const { datasetPath, dataset } = await oldTable(t);
-    for (let i = 0; i < 8; i++) await dataset.merge(upsertOn('id'), rows(50 + 10 * i, 60), undefined);
+    for (let i = 0; i < 8; i++) await mergeInto(dataset, upsertOn('id'), rows(50 + 10 * i, 60));
     let asked = 0;
     const confirm = async () => {
       if (++asked > 1) throw new LancegateError('WriterMoved', 'moved');
@@ -115,7 +116,7 @@ describe('removing old versions without room to write (P8)', () => {
     await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
     const weekAgo = new Date(Date.now() - 8 * 24 * 3_600_000);
     for (const path of filesIn(datasetPath)) utimesSync(join(datasetPath, path), weekAgo, weekAgo);
-    await dataset.merge(upsertOn('id'), rows(0, 5), undefined);
+    await mergeInto(dataset, upsertOn('id'), rows(0, 5));
     await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
     const left = filesIn(datasetPath);
     for (const { within } of named) assert.ok(left.includes(within), within);
@@ -149,7 +150,7 @@ describe('removing old versions without room to write (P8)', () => {
     assert.equal(readdirSync(join(datasetPath, '_versions')).filter((name) => name.endsWith('.manifest')).length, 1);
     assert.equal(readdirSync(join(datasetPath, '_transactions')).length, 1);
     assert.ok(readdirSync(join(datasetPath, '_indices')).length <= 1);
-    await dataset.merge(upsertOn('id'), rows(1_000, 5), undefined);
+    await mergeInto(dataset, upsertOn('id'), rows(1_000, 5));
     assert.equal(await dataset.countRows(), 185);
   });
 
@@ -176,7 +177,7 @@ describe('removing old versions without room to write (P8)', () => {
     await dataset.createBranch(branch, { branch: undefined, version: undefined });
     const onBranch = await engineIn(folder).open({ location, branch });
     t.after(() => onBranch.close());
-    for (let i = 0; i < 4; i++) await onBranch.merge(upsertOn('id'), rows(i, 30), undefined);
+    for (let i = 0; i < 4; i++) await mergeInto(onBranch, upsertOn('id'), rows(i, 30));
     const before = await readAll(folder);
     const parentFiles = () => filesIn(datasetPath).filter((name) => !name.startsWith('tree'));
     const untouched = parentFiles();
@@ -193,10 +194,10 @@ describe('removing old versions without room to write (P8)', () => {
     await dataset.createBranch(branch, { branch: undefined, version: 6 });
     const onBranch = await engineIn(folder).open({ location, branch });
     t.after(() => onBranch.close());
-    await onBranch.merge(upsertOn('id'), rows(1_000, 5), undefined);
+    await mergeInto(onBranch, upsertOn('id'), rows(1_000, 5));
     await dataset.createBranch(child, { branch, version: undefined });
     await assert.rejects(dataset.deleteBranch(branch), /other branches that start from it/);
-    await onBranch.merge(upsertOn('id'), rows(0, 200), undefined);
+    await mergeInto(onBranch, upsertOn('id'), rows(0, 200));
     for (const each of [dataset, onBranch]) {
       await each.prune({ supersededBeforeMs: future, keptFromVersion: await each.version() });
     }

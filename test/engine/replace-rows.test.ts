@@ -45,6 +45,7 @@ import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import type { Codec } from '#test/fixtures/ipc-writer.ts';
 import { wholeOf } from '#test/fixtures/streams.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
@@ -302,10 +303,10 @@ describe('rows are replaced by their addresses: those there go, those of the fil
     await createIndex(dataset, 'id');
     tracked.advance(await dataset.version());
     await replace(dataset, tracked, at(0, 5, 6), [...rowsFrom(5, 2, 'second'), ...rowsFrom(100, 1, 'second')]);
-    const { version, numUpdatedRows, numInsertedRows } = await dataset.merge(
+    const { version, numUpdatedRows, numInsertedRows } = await mergeInto(
+      dataset,
       upsert,
       fileOf([...rowsFrom(6, 2, 'third'), ...rowsFrom(100, 2, 'third')]),
-      undefined,
     );
     assert.deepEqual([version, numUpdatedRows, numInsertedRows], [4, 3, 1]);
     const expected = [...rowsFrom(0, 5, 'first'), ...rowsFrom(5, 1, 'second'), ...rowsFrom(6, 2, 'third')];
@@ -540,8 +541,8 @@ describe('what is committed is as the engine makes it: others go on from it', ()
 describe('on a branch', () => {
   const branched = async (t: TestContext) => {
     const { stage, dataset } = await opened(t, rowsFrom(0, 5, 'first'));
-    await dataset.append(fileOf(rowsFrom(5, 5, 'first')));
-    await dataset.merge(upsert, fileOf(rowsFrom(4, 1, 'second')), undefined);
+    await appendTo(dataset, fileOf(rowsFrom(5, 5, 'first')));
+    await mergeInto(dataset, upsert, fileOf(rowsFrom(4, 1, 'second')));
     const content = textsOf([...rowsFrom(0, 4, 'first'), ...rowsFrom(4, 1, 'second'), ...rowsFrom(5, 5, 'first')]);
     await dataset.createBranch(dev, { branch: undefined, version: undefined });
     const onBranch = await stage.engine.open({ location, branch: dev });
@@ -587,7 +588,7 @@ describe('on a branch', () => {
     assert.deepEqual(await stage.contents(inner), expected);
     assert.deepEqual(await stage.contents(dev), onDev);
     assert.deepEqual(await stage.contents(), content);
-    const merged = await innermost.merge(upsert, fileOf(rowsFrom(3, 1, 'merged')), undefined);
+    const merged = await mergeInto(innermost, upsert, fileOf(rowsFrom(3, 1, 'merged')));
     assert.deepEqual([merged.numUpdatedRows, merged.numInsertedRows], [1, 0]);
   });
 
@@ -639,7 +640,7 @@ describe('another program commits in between', () => {
   for (const [what, commit] of others) {
     test(`${what}: it is overtaken, nothing is written, and a merge goes on from there (P1)`, async (t) => {
       const { stage, dataset } = await opened(t, rowsFrom(0, 5, 'first'));
-      await dataset.append(fileOf(rowsFrom(5, 5, 'first')));
+      await appendTo(dataset, fileOf(rowsFrom(5, 5, 'first')));
       const tracked = await trackedRows(dataset);
       await commit(await stage.outside());
       const [files, rows] = [stage.files(), await stage.rows()];
@@ -647,7 +648,7 @@ describe('another program commits in between', () => {
       assert.deepEqual(stage.files(), files);
       assert.deepEqual(await stage.rows(), rows);
       await dataset.refresh();
-      await dataset.merge(upsert, fileOf(rowsFrom(0, 1, 'merged')), undefined);
+      await mergeInto(dataset, upsert, fileOf(rowsFrom(0, 1, 'merged')));
       assert.deepEqual(await stage.contents(undefined, 'id = 0'), ['merged 0']);
       assert.equal((await stage.rows()).length, rows.length);
     });
@@ -655,7 +656,7 @@ describe('another program commits in between', () => {
 
   test('what was known at another version than that of the dataset is overtaken at once', async (t) => {
     const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 5, 'first'));
-    await dataset.merge(upsert, fileOf(rowsFrom(0, 1, 'merged')), undefined);
+    await mergeInto(dataset, upsert, fileOf(rowsFrom(0, 1, 'merged')));
     const before = stage.files();
     assert.equal(await replacing(dataset, tracked, at(0, 1), rowsFrom(1, 1, 'ours')), 'overtaken');
     assert.deepEqual(stage.files(), before);
@@ -702,7 +703,7 @@ describe('another program commits in between', () => {
     assert.equal(await replacing(dataset, tracked, at(0, 0), rowsFrom(0, 1, 'ours')), 'overtaken');
     assert.deepEqual(stage.files(), before);
     await dataset.refresh();
-    await dataset.merge(upsert, fileOf(rowsFrom(0, 1, 'merged')), undefined);
+    await mergeInto(dataset, upsert, fileOf(rowsFrom(0, 1, 'merged')));
     assert.deepEqual(await stage.contents(undefined, 'id = 0'), ['merged 0']);
   });
 });
@@ -921,7 +922,7 @@ describe('what is not for replacing is refused: nothing is written, and what is 
       const stage = new Stage(t);
       const dataset = await createDataset(stage.engine, location, ipcFile(rowsOf(1)), {});
       t.after(() => dataset.close());
-      await dataset.append(ipcFile(rowsOf(2)));
+      await appendTo(dataset, ipcFile(rowsOf(2)));
       await (await dataset.prepareCompaction([0, 1]))?.commit();
       assert.deepEqual(await storedIn(stage), bothThere);
     });
@@ -949,7 +950,7 @@ describe('values are stored as the engine stores those of a merge', () => {
         const rows = await chunk(from, 15, turn);
         const addresses = fragment === 0 ? at(0, ...numbersFrom(30, 40)) : [];
         await replaced!.replaceRows(tracked, addresses, rows).then(expectReplaced);
-        await merged!.merge(upsertOn('n'), rows.file, undefined);
+        await mergeInto(merged!, upsertOn('n'), rows.file);
         fragment += 1;
       }
       const stored = async (name: string) => {
@@ -1004,7 +1005,7 @@ describe('values are stored as the engine stores those of a merge', () => {
     const source = ipcFile(rows(false, 3, 7, 8));
     const tracked = await trackedRows(replaced!);
     expectReplaced(await replaced!.replaceRows(tracked, at(0, 2), { file: source, rows: 3 }));
-    await merged!.merge(upsert, source, undefined);
+    await mergeInto(merged!, upsert, source);
     const expected = await read('twin');
     assert.deepEqual(
       expected.map(({ id }) => id),
@@ -1068,7 +1069,7 @@ describe('what fails in the middle leaves the newest version as it was, and no f
       assert.deepEqual(await stage.contents(), content);
       assert.equal(await dataset.version(), 2);
       assert.deepEqual([...tracked.rowsOf(0), ...tracked.rowsOf(1)], [...at(0, 1, 2, 3, 4), ...at(1, 0)]);
-      await dataset.merge(upsert, fileOf(rowsFrom(0, 1, 'merged')), undefined);
+      await mergeInto(dataset, upsert, fileOf(rowsFrom(0, 1, 'merged')));
       await replace(dataset, await trackedRows(dataset), at(0, 1), rowsFrom(1, 1, 'fourth'));
       assert.deepEqual(await stage.contents(undefined, 'id < 3'), ['merged 0', 'fourth 1', 'first 2']);
     });
@@ -1157,7 +1158,7 @@ test('the hint of the newest version names it', async (t) => {
   const hint = stage.path('_versions', 'latest_version_hint.json');
   await replace(dataset, tracked, at(0, 0), []);
   assert.deepEqual(JSON.parse(readFileSync(hint, 'utf8')), { version: 2 });
-  await dataset.append(fileOf(rowsFrom(5, 1, 'engine')));
+  await appendTo(dataset, fileOf(rowsFrom(5, 1, 'engine')));
   assert.deepEqual(JSON.parse(readFileSync(hint, 'utf8')), { version: 3 });
   writeFileSync(hint, '{"version":18446744073709551615}');
   tracked.advance(3);
@@ -1224,7 +1225,7 @@ test('a table that lists its new keys for other writers is for the engine to wri
   const stage = new Stage(t);
   const dataset = await createDataset(stage.engine, location, keyed(1, 2), {});
   t.after(() => dataset.close());
-  await dataset.append(keyed(3));
+  await appendTo(dataset, keyed(3));
   const tracked = await trackedRows(dataset);
   assert.ok(isRefused(await dataset.replaceRows(tracked, [], { file: keyed(4), rows: 1 })));
   await (await dataset.prepareCompaction([0, 1]))?.commit();
@@ -1260,7 +1261,7 @@ test('a version is dated before whatever time is noted after its commit, in whol
 
 test('a commit that was overtaken leaves no time for another program at its next attempt', async (t) => {
   const { stage, dataset, tracked } = await opened(t, rowsFrom(0, 2, 'first'));
-  for (const n of numbersFrom(1, 10)) await dataset.append(fileOf(rowsFrom(2 * n, 2, 'first')));
+  for (const n of numbersFrom(1, 10)) await appendTo(dataset, fileOf(rowsFrom(2 * n, 2, 'first')));
   tracked.advance(await dataset.version());
   const folder = stage.path();
   const wereThere: boolean[] = [];

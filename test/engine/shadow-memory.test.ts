@@ -1,4 +1,5 @@
 /** The versions of a shadow lie in memory where there is a folder for them; nothing depends on it. */
+
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { chownSync, mkdirSync, readdirSync, rmSync, statfsSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -14,6 +15,7 @@ import type { Location } from '#src/kernel/ids.ts';
 import { stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const upsert: MergeSpec = {
@@ -52,7 +54,7 @@ async function stageOf(t: TestContext) {
 
 async function mergeOne(dataset: Dataset, id: number): Promise<void> {
   const shadow = await dataset.shadow();
-  await shadow.merge(upsert, keyed([1, id], `with ${id}`), undefined, undefined);
+  await mergeInto(shadow, upsert, keyed([1, id], `with ${id}`));
   assert.notEqual(await shadow.commit(), 'overtaken');
   await setImmediate(); // the next shadow is made
 }

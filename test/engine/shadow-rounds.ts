@@ -5,6 +5,7 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 import { numbersFrom } from '#test/http/wide-table.ts';
 
@@ -27,10 +28,10 @@ export const firstRows = (): IpcFile => file(numbersFrom(0, 50), 'version 1');
 export async function changeInShadow(dataset: Dataset): Promise<number> {
   const version = (await dataset.version()) + 1;
   const shadow = await dataset.shadow();
-  await shadow.merge(
+  await mergeInto(
+    shadow,
     upsertOn('id'),
     file([version % 50, (version + 7) % 50, 1_000 + version], `version ${version}`),
-    undefined,
   );
   await shadow.deleteWhere(ownSql(`id = ${1_000 + version - 3}`));
   const made = await shadow.commit();

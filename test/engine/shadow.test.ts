@@ -22,6 +22,7 @@ import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
@@ -45,7 +46,7 @@ async function tableOf(t: TestContext, { isIndexed = true } = {}) {
   const engine = engineIn(folder);
   const dataset = await createDataset(engine, location, keyed(numbersFrom(0, 1_000), 'first'), {});
   if (isIndexed) await createIndex(dataset, 'id');
-  await dataset.append(keyed(numbersFrom(1_000, 1_100), 'later'));
+  await appendTo(dataset, keyed(numbersFrom(1_000, 1_100), 'later'));
   await dataset.refresh();
   t.after(() => engine.close());
   return { engine, dataset, folder };
@@ -80,7 +81,7 @@ describe('what the engine does in a shadow', () => {
     const { engine, dataset } = await tableOf(t);
     const before = await contentOf(dataset);
     const shadow = await dataset.shadow();
-    const totals = await shadow.merge(upsert, keyed([5, 1_050, 2_000], 'merged'), undefined);
+    const totals = await mergeInto(shadow, upsert, keyed([5, 1_050, 2_000], 'merged'));
     assert.deepEqual([totals.numUpdatedRows, totals.numInsertedRows, totals.numDeletedRows], [2, 1, 0]);
     const limits = { timeoutMs: undefined, principal: undefined };
     await shadow.change({ kind: 'append', rows: 1 }, keyed([3_000], 'appended'), limits);
@@ -111,10 +112,10 @@ describe('what the engine does in a shadow', () => {
         }),
       );
     const dataset = await createDataset(engine, location, declared(1, 2), {});
-    await dataset.append(declared(2));
+    await appendTo(dataset, declared(2));
     await dataset.refresh();
     const shadow = await dataset.shadow();
-    await shadow.merge(upsert, declared(2, 3), undefined);
+    await mergeInto(shadow, upsert, declared(2, 3));
     assert.equal(await shadow.deleteWhere(addressesAmong((await addressesOf(shadow, 'id = 2')).slice(1))), 1);
     assert.deepEqual(await shadow.commit(), { version: 3 });
     assert.deepEqual([...(await contentOf(dataset)).keys()], [1, 2, 3]);
@@ -126,7 +127,7 @@ describe('what the engine does in a shadow', () => {
   test('is found through the index as without it', async (t) => {
     const { dataset, folder } = await tableOf(t);
     const shadow = await dataset.shadow();
-    await shadow.merge(upsert, keyed([5, 1_050, 2_000], 'merged'), undefined);
+    await mergeInto(shadow, upsert, keyed([5, 1_050, 2_000], 'merged'));
     await shadow.commit();
     const table = await (await connect(folder)).openTable('t');
     const plan = await table.query().where('id IN (5, 2000)').explainPlan(true);
@@ -138,7 +139,7 @@ describe('what the engine does in a shadow', () => {
   test('leaves nothing where another program was first, and can be done again (P2)', async (t) => {
     const { dataset, folder } = await tableOf(t);
     const shadow = await dataset.shadow();
-    await shadow.merge(upsert, keyed([5, 2_000], 'merged'), undefined);
+    await mergeInto(shadow, upsert, keyed([5, 2_000], 'merged'));
     await (await externalWriterOn(folder, location)).add(
       new Table({ id: vectorFromArray([2_000], new Int32()), text: vectorFromArray(['theirs'], new Utf8()) }),
     );
@@ -147,7 +148,7 @@ describe('what the engine does in a shadow', () => {
     assert.deepEqual(filesOf(folder), files);
     await dataset.refresh();
     const again = await dataset.shadow();
-    const { numUpdatedRows } = await again.merge(upsert, keyed([5, 2_000], 'merged'), undefined);
+    const { numUpdatedRows } = await mergeInto(again, upsert, keyed([5, 2_000], 'merged'));
     assert.equal(numUpdatedRows, 2);
     assert.notEqual(await again.commit(), 'overtaken');
     assert.equal((await contentOf(dataset)).get(2_000), 'merged');
@@ -158,11 +159,11 @@ describe('what the engine does in a shadow', () => {
     const files = filesOf(folder);
     const before = await contentOf(dataset);
     const shadow = await dataset.shadow();
-    await shadow.merge(upsert, keyed([5, 2_000], 'merged'), undefined);
+    await mergeInto(shadow, upsert, keyed([5, 2_000], 'merged'));
     shadow.discard();
     const failing = await dataset.shadow();
     const broken: MergeSpec = { ...upsert, on: ['id', 'nowhere'] };
-    await assert.rejects(failing.merge(broken, keyed([5], 'x'), undefined), { name: 'LancegateError' });
+    await assert.rejects(mergeInto(failing, broken, keyed([5], 'x')), { name: 'LancegateError' });
     failing.discard();
     assert.deepEqual(filesOf(folder), files);
     await dataset.refresh();
@@ -177,7 +178,7 @@ describe('what the engine does in a shadow', () => {
     const branch = await reopened(engine, name);
     for (const text of ['once', 'twice']) {
       const shadow = await branch.shadow();
-      await shadow.merge(upsert, keyed([5, 1_050, 2_000], text), undefined);
+      await mergeInto(shadow, upsert, keyed([5, 1_050, 2_000], text));
       assert.notEqual(await shadow.commit(), 'overtaken');
     }
     const expected = new Map(main);
@@ -193,7 +194,7 @@ describe('what the engine does in a shadow', () => {
     await (await (await connect(folder)).openTable('t')).createIndex('id', { config: Index.btree(), name: '__own' });
     await dataset.refresh();
     const shadow = await dataset.shadow();
-    await shadow.merge(upsert, keyed([5, 20], 'merged'), undefined);
+    await mergeInto(shadow, upsert, keyed([5, 20], 'merged'));
     assert.deepEqual(await shadow.commit(), { version: 3 });
     assert.equal((await contentOf(await reopened(engine))).get(20), 'merged');
     const limits = { timeoutMs: undefined, principal: undefined };
@@ -233,7 +234,7 @@ class Model {
     await dataset.refresh();
     const shadow = await dataset.shadow();
     const ids = [...new Set(Array.from({ length: 1 + this.random(20) }, () => this.random(1_300)))];
-    const { numUpdatedRows } = await shadow.merge(upsert, keyed(ids, `round ${round}`), undefined);
+    const { numUpdatedRows } = await mergeInto(shadow, upsert, keyed(ids, `round ${round}`));
     assert.equal(numUpdatedRows, ids.filter((id) => this.content.has(id)).length, `round ${round}`);
     if (this.random(5) === 0) return shadow.discard();
     for (const id of ids) this.content.set(id, `round ${round}`);
@@ -273,7 +274,7 @@ async function untilCommitted(dataset: Dataset, file: IpcFile): Promise<void> {
   for (;;) {
     await dataset.refresh();
     const shadow = await dataset.shadow();
-    await shadow.merge(upsert, file, undefined);
+    await mergeInto(shadow, upsert, file);
     if ((await shadow.commit()) !== 'overtaken') return;
   }
 }
@@ -316,7 +317,7 @@ describe('an index', () => {
     const [id, n] = [vectorFromArray([5], new Int32()), vectorFromArray([-5], new Int32())];
     const shadow = await dataset.shadow();
     const updates = { ...upsert, whenNotMatchedInsertAll: false };
-    await shadow.merge(updates, ipcFile(new Table({ id, n })), undefined);
+    await mergeInto(shadow, updates, ipcFile(new Table({ id, n })));
     assert.notEqual(await shadow.commit(), 'overtaken');
     assert.equal(await ofChanged.commit(), 'overtaken');
     assert.ok(isMade(await ofOther.commit()));
@@ -352,7 +353,7 @@ describe('a new table', () => {
       );
       assert.deepEqual([...(await contentOf(dataset)).keys()], numbersFrom(0, 400));
       await dataset.sync();
-      await dataset.append(keyed([400], 'later'));
+      await appendTo(dataset, keyed([400], 'later'));
       assert.equal((await contentOf(await reopened(engine))).size, 401);
     });
   }

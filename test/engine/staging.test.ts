@@ -13,6 +13,7 @@ import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { appendTo } from '#test/fixtures/engine-writes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const rows = (count: number): IpcFile => ipcFile(new Table({ id: vectorFromArray(new Int32Array(count)) }));
@@ -82,7 +83,7 @@ test('of two files that are moved the first is where it was if the second cannot
   mkdirSync(memory);
   const engine = engineIn(memory);
   const made = await createDataset(engine, 'two.lance' as Location, rows(5), {});
-  await made.append(rows(5));
+  await appendTo(made, rows(5));
   made.close();
   const folder = join(memory, 'two.lance');
   const manifest = readManifest(join(folder, '_versions'), 2)?.bytes ?? Buffer.of();

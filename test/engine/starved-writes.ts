@@ -12,6 +12,7 @@ import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const [folder = ''] = process.argv.slice(2);
@@ -70,9 +71,9 @@ const outcomes: { readonly call: string; readonly free: number; readonly outcome
 for (const free of [0, 1, 2, 3, 16]) {
   const dataset = await openEngine().open({ location });
   const spec = { ...upsertOn('id'), useIndex: false };
-  const merged = await starved(free, () => dataset.merge(spec, rows([1, 100 + free], `merged ${free}`), undefined));
+  const merged = await starved(free, () => mergeInto(dataset, spec, rows([1, 100 + free], `merged ${free}`)));
   outcomes.push({ call: 'merge', free, outcome: merged, rows: await stored(location, `v = 'merged ${free}'`) });
-  const appended = await starved(free, () => dataset.append(rows([200 + free], `appended ${free}`)));
+  const appended = await starved(free, () => appendTo(dataset, rows([200 + free], `appended ${free}`)));
   outcomes.push({ call: 'append', free, outcome: appended, rows: await stored(location, `v = 'appended ${free}'`) });
   const other = `other_${free}.lance` as Location;
   const created = await starved(free, () => createDataset(engine, other, rows([1], 'created'), {}));

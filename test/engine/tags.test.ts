@@ -10,6 +10,7 @@ import type { NewTag } from '#src/engine/port/stored-tags.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -40,7 +41,7 @@ async function taggable(t: TestContext, fail: (path: string) => boolean = () => 
   const engine = new LanceEngine({ root: folder, rootOptions: {}, scratchFolder, ...caches, fileSync });
   const dataset = await createDataset(engine, location, rows(1), {});
   t.after(() => dataset.close());
-  for (const id of [2, 3]) await dataset.merge(upsertOn('id'), rows(id), undefined);
+  for (const id of [2, 3]) await mergeInto(dataset, upsertOn('id'), rows(id));
   await dataset.createBranch(dev, { branch: undefined, version: 2 });
   const native = async () => (await connect(folder)).openTable('t');
   const tagFolder = join(folder, 't.lance', '_refs', 'tags');
@@ -154,7 +155,7 @@ describe('tags on a file system', () => {
 
   test('pruning keeps a version for a tag on its own branch only, and removes nothing if a tag cannot be read', async (t) => {
     const { dataset, tagFolder } = await taggable(t);
-    for (const id of [4, 5]) await dataset.merge(upsertOn('id'), rows(id), undefined);
+    for (const id of [4, 5]) await mergeInto(dataset, upsertOn('id'), rows(id));
     await dataset.tags.create(tag('on-main', 3));
     await dataset.tags.create(tag('on-dev', 4, dev));
     const prune = () => dataset.prune({ supersededBeforeMs: Date.now() + 3_600_000, keptFromVersion: 5 });

@@ -11,6 +11,7 @@ import type { Layout } from '#src/engine/port/upkeep.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex, dropIndex } from '#test/fixtures/create-index.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -44,7 +45,7 @@ async function grownTable(t: TestContext): Promise<GrownTable> {
   const dataset = await createDataset(engine, location, rows(0, 1_000), {});
   t.after(() => dataset.close());
   await createIndex(dataset, 'id');
-  for (const i of numbers(0, 3)) await dataset.append(rows(1_000 + 10 * i, 10));
+  for (const i of numbers(0, 3)) await appendTo(dataset, rows(1_000 + 10 * i, 10));
   return { engine, dataset, folder, outside: async () => (await connect(folder)).openTable('t') };
 }
 
@@ -65,8 +66,8 @@ describe('an index is built in a shadow (P8)', () => {
     const writer = await engine.open({ location });
     const prepared = await dataset.prepareIndex(btreeOn('id'));
     const before = await dataset.version();
-    await writer.append(rows(2_000, 10));
-    await writer.merge(upsertOn('id'), rows(995, 10), undefined);
+    await appendTo(writer, rows(2_000, 10));
+    await mergeInto(writer, upsertOn('id'), rows(995, 10));
     await (await outside()).delete('id = 7');
     await dataset.refresh();
     assert.equal(await dataset.version(), before + 3, 'nothing of it is visible');
@@ -75,7 +76,7 @@ describe('an index is built in a shadow (P8)', () => {
     assert.equal(await dataset.version(), before + 4);
     const statistics = await (await outside()).indexStats('id_idx');
     assert.deepEqual([statistics?.numIndexedRows, statistics?.numUnindexedRows], [1_019, 20]);
-    const counts = await dataset.merge(upsertOn('id'), rows(0, 3_000), undefined);
+    const counts = await mergeInto(dataset, upsertOn('id'), rows(0, 3_000));
     assert.deepEqual([counts.numUpdatedRows, counts.numInsertedRows], [1_039, 3_000 - 1_039]);
     assert.equal((await (await outside()).listIndices()).length, 1);
   });
@@ -103,7 +104,7 @@ describe('an index is built in a shadow (P8)', () => {
     assert.ok(isMade(await prepared.commit()));
     prepared.discard();
     assert.equal(await dataset.version(), before + 1);
-    await (await engine.open({ location })).append(rows(5_000, 30)); // in a fragment whose id one had that is gone
+    await appendTo(await engine.open({ location }), rows(5_000, 30)); // in a fragment whose id one had that is gone
     await dataset.refresh();
     assert.equal(await dataset.countRows(), 1_030);
     const statistics = await (await outside()).indexStats('id_idx');
@@ -116,7 +117,7 @@ describe('an index is built in a shadow (P8)', () => {
     const branch = 'dev' as BranchName;
     await dataset.createBranch(branch, { branch: undefined, version: undefined });
     const onBranch = await engine.open({ location, branch });
-    await onBranch.append(rows(2_000, 10));
+    await appendTo(onBranch, rows(2_000, 10));
     await createIndex(onBranch, 'id');
     assert.deepEqual(coverage((await onBranch.layout()).indexes), [
       { columns: ['id'], unindexedRows: 0, isPlain: true },
@@ -133,7 +134,7 @@ describe('an index is built in a shadow (P8)', () => {
 test('the layout shows each fragment, its deletions too', async (t) => {
   const { dataset } = await grownTable(t);
   const spec = { on: ['id'], whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true } as const;
-  await dataset.merge({ ...spec, whenNotMatchedBySourceDelete: false, useIndex: true }, rows(5, 7), undefined);
+  await mergeInto(dataset, { ...spec, whenNotMatchedBySourceDelete: false, useIndex: true }, rows(5, 7));
   const { rows: count, fragments } = await dataset.layout();
   assert.equal(count, 1_030);
   assert.deepEqual(
