@@ -1,6 +1,6 @@
 /** How changes get into a branch: each is committed alone, its steps computed by the engine in a shadow. */
 
-import { factsOf, type ManifestChange } from '../engine/port/change.ts';
+import { changesRowsOnly, type ManifestChange } from '../engine/port/change.ts';
 import type { ChangeLimits } from '../engine/port/change-limits.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -55,7 +55,7 @@ async function commitSteps(
     if (steps.length > 1 && !shadow.isPrivate) throw hasNoShadow();
     const each: StepTotals[] = [];
     for (const step of steps) each.push(await run(shadow, step, request));
-    if (paired(steps, each).every(([step, totals]) => changesRowsOnly(step) && isNothing(totals))) {
+    if (paired(steps, each).every(([step, totals]) => isOfRows(step) && isNothing(totals))) {
       return unchanged([request], head);
     }
     head.note?.([sumOf(each)]);
@@ -85,7 +85,7 @@ const limitsOf = ({ scope }: ChangeRequest): ChangeLimits => ({
   principal: principalKey(scope.principal),
 });
 
-const changesRowsOnly = (step: AnyStep): boolean => ('run' in step ? step : factsOf(step.step)).changesRowsOnly;
+const isOfRows = (step: AnyStep): boolean => ('run' in step ? step.changesRowsOnly : changesRowsOnly[step.step.kind]);
 
 const isNothing = (totals: StepTotals): boolean =>
   totals.numInsertedRows + totals.numUpdatedRows + totals.numDeletedRows === 0;

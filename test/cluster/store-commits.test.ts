@@ -11,6 +11,7 @@ import type { RowAddress } from '#src/keys/address-remap.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
 import { isCommit, onNth, type StoreProxy, startStoreProxy } from '#test/fixtures/store-proxy.ts';
 import { azure, google, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
@@ -219,7 +220,7 @@ async function commitsTo(start: StoreUnderTest['start'] | undefined): Promise<vo
       await dataset.refresh('to write');
       const shadow = await dataset.shadow();
       assert.equal(shadow.isPrivate, true);
-      await shadow.merge(upsertOn('id'), ipcFile(table(id)), undefined);
+      await mergeInto(shadow, upsertOn('id'), ipcFile(table(id)));
       proxy.reset();
       assert.deepEqual(await shadow.commit(), { version: id === 2 ? 2 : 3 });
       assert.equal(

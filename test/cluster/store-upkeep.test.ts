@@ -13,6 +13,7 @@ import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { azure, google, type StoreUnderTest, s3 } from '#test/fixtures/stores-under-test.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -30,7 +31,7 @@ async function idsOf(dataset: Dataset): Promise<unknown[]> {
 async function upsert(dataset: Dataset, ...ids: number[]): Promise<void> {
   await dataset.refresh('to write');
   const shadow = await dataset.shadow();
-  await shadow.merge({ ...upsertOn('id'), useIndex: false }, ipcFile(table(...ids)), undefined);
+  await mergeInto(shadow, { ...upsertOn('id'), useIndex: false }, ipcFile(table(...ids)));
   assert.notEqual(await shadow.commit(), 'overtaken');
 }
 

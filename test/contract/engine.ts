@@ -12,6 +12,7 @@ import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 interface EngineUnderTest {
@@ -94,7 +95,7 @@ export function engineContract(
       const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
-      await dataset.append(ipcFile(table(2)));
+      await appendTo(dataset, ipcFile(table(2)));
       assert.deepEqual(await idsOf(dataset), [1, 2]);
       assert.deepEqual(await idsOf(await engine.open({ location: at, version: 1 })), [1]);
     });
@@ -102,13 +103,12 @@ export function engineContract(
     test('a merge reports what it did and makes one version (P4)', async (t) => {
       const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
-      const counts = await dataset.merge(upsert, ipcFile(table(2, 3, 4)), 60_000);
+      const counts = await mergeInto(dataset, upsert, ipcFile(table(2, 3, 4)), 60_000);
       assert.deepEqual(counts, {
         version: 2,
         numInsertedRows: 2,
         numUpdatedRows: 1,
         numDeletedRows: 0,
-        numAttempts: 1,
       });
       assert.equal(await dataset.version(), 2);
       assert.equal(await dataset.countRows(ownSql('id > 1')), 3);
@@ -118,7 +118,7 @@ export function engineContract(
       const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1)), {});
       assert.equal(await dataset.mayHaveCommitted(1), false);
-      await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      await mergeInto(dataset, upsert, ipcFile(table(2)));
       assert.deepEqual([await dataset.mayHaveCommitted(1), await dataset.mayHaveCommitted(2)], [true, false]);
     });
 
@@ -126,15 +126,15 @@ export function engineContract(
       const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
-      await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      await mergeInto(dataset, upsert, ipcFile(table(2)));
       await dataset.createBranch(dev, { branch: undefined, version: undefined });
       const branch = await engine.open({ location: at, branch: dev });
-      await branch.merge(upsert, ipcFile(table(3)), undefined);
+      await mergeInto(branch, upsert, ipcFile(table(3)));
       const matched = await branch.version();
-      await dataset.merge(upsert, ipcFile(table(4)), undefined);
-      await dataset.merge(upsert, ipcFile(table(5)), undefined);
+      await mergeInto(dataset, upsert, ipcFile(table(4)));
+      await mergeInto(dataset, upsert, ipcFile(table(5)));
       assert.equal(await branch.mayHaveCommitted(matched), false);
-      await branch.merge(upsert, ipcFile(table(6)), undefined);
+      await mergeInto(branch, upsert, ipcFile(table(6)));
       assert.equal(await branch.mayHaveCommitted(matched), true);
     });
 
@@ -148,7 +148,7 @@ export function engineContract(
       assert.equal(await dataset.version(), 1);
       await dataset.refresh();
       assert.deepEqual(await idsOf(dataset), [1, 2]);
-      await dataset.merge(upsert, ipcFile(table(3)), undefined);
+      await mergeInto(dataset, upsert, ipcFile(table(3)));
       await other.add(table(4));
       await dataset.refresh();
       assert.deepEqual(await idsOf(dataset), [1, 2, 3, 4]);
@@ -170,8 +170,8 @@ export function engineContract(
     test('rows are replaced by their addresses, fragments moved and changed rows listed', async (t) => {
       const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
-      await dataset.append(ipcFile(table(3)));
-      const { version } = await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      await appendTo(dataset, ipcFile(table(3)));
+      const { version } = await mergeInto(dataset, upsert, ipcFile(table(2)));
       await dataset.refresh('to write');
       assert.equal((await dataset.changedRows(version, 'removed'))?.length, 1);
       const tracked = dataset.liveRows() ?? assert.fail();
@@ -196,7 +196,7 @@ export function engineContract(
       const [first, second] = await addressesOf(dataset, 'id < 3');
       assert.ok(first !== undefined && second !== undefined);
       const other = await engine.open({ location: at });
-      await other.merge(upsert, ipcFile(table(2)), undefined);
+      await mergeInto(other, upsert, ipcFile(table(2)));
       const where = addressesAmong([first, second]);
       const limits = { timeoutMs: undefined, principal: undefined };
       const { numDeletedRows } = await dataset.change({ kind: 'delete', where }, undefined, limits);
@@ -209,7 +209,7 @@ export function engineContract(
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2, 3)), {});
       const [first, second] = await addressesOf(dataset, 'id < 3');
       assert.ok(first !== undefined && second !== undefined);
-      await dataset.merge(upsert, ipcFile(table(2)), undefined);
+      await mergeInto(dataset, upsert, ipcFile(table(2)));
       const columns = [{ name: 'doubled', expression: 'id * 2' }];
       const read = async (rows: readonly RowAddressSql[]) => {
         const files = await Array.fromAsync(dataset.take(rows, columns));
@@ -226,7 +226,7 @@ export function engineContract(
       const [second] = await addressesOf(dataset, 'id = 2');
       const filter = ownSql(`target._rowaddr IN (${second})`);
       const spec = { ...upsert, whenMatchedUpdateAll: { filter }, whenNotMatchedInsertAll: false, useIndex: false };
-      assert.equal((await dataset.merge(spec, ipcFile(table(1, 2)), undefined)).numUpdatedRows, 1);
+      assert.equal((await mergeInto(dataset, spec, ipcFile(table(1, 2)))).numUpdatedRows, 1);
       assert.notDeepEqual(await addressesOf(dataset, 'id = 2'), [second]);
     });
 
@@ -250,7 +250,7 @@ export function engineContract(
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await dataset.createBranch(dev, { branch: main, version: undefined });
       const branch = await engine.open({ location: at, branch: dev });
-      await branch.merge(upsert, ipcFile(table(2)), undefined);
+      await mergeInto(branch, upsert, ipcFile(table(2)));
       assert.deepEqual(await idsOf(branch), [1, 2]);
       await dataset.refresh();
       assert.deepEqual(await idsOf(dataset), [1]);
@@ -276,9 +276,9 @@ export function engineContract(
       const { engine, storage } = await open(t);
       const location = place();
       const dataset = await createDataset(engine, location, ipcFile(table(1)), {});
-      await dataset.append(ipcFile(table(2)));
+      await appendTo(dataset, ipcFile(table(2)));
       await dataset.createBranch(dev, { branch: main, version: 1 });
-      await dataset.append(ipcFile(table(3)));
+      await appendTo(dataset, ipcFile(table(3)));
       const numbers = async (
         of: Dataset,
         after: number | undefined,
@@ -290,7 +290,7 @@ export function engineContract(
       assert.deepEqual(await numbers(dataset, undefined, 2, 'descending'), [3, 2]);
       assert.deepEqual(await numbers(dataset, 2, 9, 'descending'), [1]);
       const branch = await engine.open({ location, branch: dev });
-      await branch.append(ipcFile(table(4)));
+      await appendTo(branch, ipcFile(table(4)));
       const page = await branch.versionPage({ after: undefined, limit: 1, order: 'descending' });
       assert.match(page[0]?.manifestPath ?? '', /^tree\/dev\/_versions\/\d+\.manifest$/);
       const times = new Map((await branch.versionPage(allVersions)).map((each) => [each.version, each.committedAtMs]));
@@ -305,10 +305,10 @@ export function engineContract(
       const { engine, externalWriter } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1, 2)), {});
-      await dataset.append(ipcFile(table(3)));
+      await appendTo(dataset, ipcFile(table(3)));
       assert.deepEqual(await dataset.commitManifest({ kind: 'restore', version: 1 }), { version: 3 });
       assert.deepEqual([await dataset.version(), await idsOf(dataset)], [3, [1, 2]]);
-      await dataset.append(ipcFile(table(4)));
+      await appendTo(dataset, ipcFile(table(4)));
       assert.deepEqual(await idsOf(dataset), [1, 2, 4]);
       await assert.rejects(dataset.commitManifest({ kind: 'restore', version: 9 }), { kind: 'TableVersionNotFound' });
       assert.equal(await dataset.version(), 4);
@@ -323,7 +323,7 @@ export function engineContract(
       const set = (metadata: Record<string, string>) => dataset.commitManifest({ kind: 'schema metadata', metadata });
       await set({ a: 'b', c: 'd' });
       await set({ a: 'e' });
-      await dataset.append(ipcFile(table(2)));
+      await appendTo(dataset, ipcFile(table(2)));
       assert.deepEqual([...(await dataset.schema()).metadata], [['a', 'e']]);
       assert.equal(await dataset.version(), 4);
     });
@@ -350,13 +350,13 @@ export function engineContract(
       await dataset.refresh('to write');
       assert.deepEqual([await dataset.version(), await idsOf(dataset)], [3, [1, 2]]);
       assert.equal(tracked.advance(3).isKnown, false);
-      assert.equal((await dataset.merge(upsert, ipcFile(table(2, 3)), undefined)).numUpdatedRows, 1);
+      assert.equal((await mergeInto(dataset, upsert, ipcFile(table(2, 3)))).numUpdatedRows, 1);
     });
 
     test('statistics count the rows, fragments and indexes of the version', async (t) => {
       const { engine } = await open(t);
       const dataset = await createDataset(engine, place(), ipcFile(table(1, 2)), {});
-      await dataset.append(ipcFile(table(3)));
+      await appendTo(dataset, ipcFile(table(3)));
       await createIndex(dataset, 'id');
       const { bytes, ...counted } = await dataset.statistics();
       assert.ok(bytes > 0);

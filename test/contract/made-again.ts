@@ -8,6 +8,7 @@ import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
@@ -18,7 +19,7 @@ const rows = (...ids: number[]) => ipcFile(new Table({ id: vectorFromArray(ids, 
 async function upsert(dataset: Dataset, ...ids: number[]): Promise<void> {
   await dataset.refresh('to write');
   const shadow = await dataset.shadow();
-  await shadow.merge({ ...upsertOn('id'), useIndex: false }, rows(...ids), undefined);
+  await mergeInto(shadow, { ...upsertOn('id'), useIndex: false }, rows(...ids));
   assert.notEqual(await shadow.commit(), 'overtaken');
 }
 

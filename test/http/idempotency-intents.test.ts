@@ -91,13 +91,13 @@ async function start(t: TestContext) {
     indexCacheBytes: 1 << 24,
     metadataCacheBytes: 1 << 24,
   });
-  const engineFaults: { merge: Shadow['merge'] | undefined } = { merge: undefined };
+  const engineFaults: { merge: Shadow['change'] | undefined } = { merge: undefined };
   const open: Engine['open'] = async (request) => {
     const dataset = await engine.open(request);
     const shadow: Dataset['shadow'] = async () => {
       const made = await dataset.shadow();
-      const merge: Shadow['merge'] = (...given) => (engineFaults.merge ?? made.merge.bind(made))(...given);
-      return replacing<Shadow>(made, { merge });
+      const change: Shadow['change'] = (...given) => (engineFaults.merge ?? made.change.bind(made))(...given);
+      return replacing<Shadow>(made, { change });
     };
     return replacing<Dataset>(dataset, { shadow });
   };

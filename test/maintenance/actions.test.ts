@@ -15,6 +15,7 @@ import type { TableOwners } from '#src/table/table-owners.ts';
 import { VersionPins } from '#src/table/version-pins.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions } from '#test/fixtures/create-dataset.ts';
+import { appendTo } from '#test/fixtures/engine-writes.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 
@@ -31,7 +32,7 @@ async function maintained(
 ) {
   const table = await publishTable(t, rows(0));
   const { catalog, engine, dataset, ref, tableId, location } = table;
-  for (const id of [1, 2, 3]) await dataset.append(ipcFile(rows(id)));
+  for (const id of [1, 2, 3]) await appendTo(dataset, ipcFile(rows(id)));
   const open = async (request: OpenRequest): Promise<Dataset> => {
     const opened = await engine.open(request);
     return replacing(opened, replaced(opened));
@@ -209,7 +210,7 @@ test('a table with an index that we cannot build again is compacted by the engin
   }));
   await (await (await connect(dirname(folder))).openTable('t')).createIndex('id', { name: 'other' });
   await dataset.refresh();
-  await dataset.append(ipcFile(rows(4)));
+  await appendTo(dataset, ipcFile(rows(4)));
   const report = await actions.compact(target, { reason: 'by hand', fragments: 'all' }, never);
   assert.ok(Number(report?.lockedMs) > 0);
   assert.deepEqual(uncovered(await layout()), [['other', 0]]);
@@ -239,7 +240,7 @@ test('a compaction leaves the fragments that an index is built from, and compact
   const { actions, pins, target, dataset, layout } = await maintained(t);
   const idsOf = async () => (await layout()).fragments.map(({ id }) => id);
   const unpin = pins.pin(target, 4, await layout());
-  for (const id of [4, 5]) await dataset.append(ipcFile(rows(id)));
+  for (const id of [4, 5]) await appendTo(dataset, ipcFile(rows(id)));
   await actions.compact(target, { reason: 'by hand', fragments: 'all' }, never);
   assert.deepEqual((await idsOf()).slice(0, -1), [0, 1, 2, 3]);
   assert.equal((await layout()).fragments.length, 5);

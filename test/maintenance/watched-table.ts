@@ -11,6 +11,7 @@ import { VersionPins } from '#src/table/version-pins.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { appendTo } from '#test/fixtures/engine-writes.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { AdvancingClock } from './advancing-clock.ts';
@@ -60,7 +61,7 @@ export async function watchedTable(t: TestContext, { ids, indexFromRows, replace
   let nextId = ids.length;
   const commit = async (): Promise<void> => {
     await dataset.refresh();
-    await dataset.append(ipcFile(rows([nextId++])));
+    await appendTo(dataset, ipcFile(rows([nextId++])));
     scheduler.committed({ ...target, on: [parseFieldPath('id')], version: await dataset.version() });
   };
   const lines = (): LogLine[] => log.map((line) => JSON.parse(line) as LogLine);

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Table } from 'apache-arrow';
-import type { MergeCounts } from '#src/engine/port/merge-spec.ts';
 import type { MergeRequest } from '#src/merge/batch.ts';
+import type { WriteCounts } from '#src/write/write.ts';
 import { full, type Row } from './rows.ts';
 import { countsOf, type Interruptions, Stage, type StageOptions } from './stage.ts';
 
@@ -13,7 +13,7 @@ export const directCommits = ({ replacements }: Stage): number => replacements.f
 export async function sendTogether(
   stage: Stage,
   requests: readonly Promise<MergeRequest>[],
-): Promise<PromiseSettledResult<MergeCounts>[]> {
+): Promise<PromiseSettledResult<WriteCounts>[]> {
   const answers = await stage.together(await Promise.all(requests));
   await stage.addressesRead();
   return answers;

@@ -8,6 +8,7 @@ import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { IdempotencyKey } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { type Pair, tableOf } from '#test/fixtures/pairs.ts';
 import { countsOf, type Interruptions, location, type Spec, Stage, type StageOptions, table, upsert } from './stage.ts';
@@ -226,7 +227,7 @@ test('keys written behind the back of the writer are not counted as new (P4)', a
   await send([[1, 'a']], [[2, 'a']]);
   const externalWriter = await stage.engine.open({ location });
   const spec: MergeSpec = { ...upsert, on: ['id'] };
-  await externalWriter.merge(spec, ipcFile(tableOf([3, 'outside'])), undefined);
+  await mergeInto(externalWriter, spec, ipcFile(tableOf([3, 'outside'])));
   const answers = await send([[3, 'b']], [[4, 'b']]);
   assert.deepEqual(countsOf(answers), [
     [0, 1],
@@ -240,7 +241,7 @@ test('an external commit between the look and the commit makes the known keys wo
   await stage.together(await requests([[1, 'a']], [[2, 'a']]));
   stage.betweenLookAndCommit = async () => {
     const externalWriter = await stage.engine.open({ location });
-    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([50, 'outside'])), undefined);
+    await mergeInto(externalWriter, { ...upsert, on: ['id'] }, ipcFile(tableOf([50, 'outside'])));
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;
   const second = (await requests([[1, 'b']], [[3, 'b']])).map((request, index) => ({
@@ -262,7 +263,7 @@ test('a reader that refreshes the dataset between the look and the shadow change
     looks += 1;
     if (looks > 1) return;
     const externalWriter = await stage.engine.open({ location });
-    await externalWriter.merge({ ...upsert, on: ['id'] }, ipcFile(tableOf([3, 'outside'])), undefined);
+    await mergeInto(externalWriter, { ...upsert, on: ['id'] }, ipcFile(tableOf([3, 'outside'])));
     await stage.datasets.latest(location, undefined);
   };
   const keyed = { owner: 'o', requestDigest: 'd', bodyDigest: 'd', expiresAtMs: 0 } as unknown as KeyedRequest;

@@ -1,4 +1,5 @@
 /** Indexes that are built while others write to the indexed column, or change other columns: what holds is committed. */
+
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { type TestContext, test } from 'node:test';
@@ -11,6 +12,7 @@ import { LancegateError } from '#src/kernel/errors.ts';
 import type { TransactionId } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
+import { mergeInto } from '#test/fixtures/engine-writes.ts';
 import { location, never, Stage, upsert } from './stage.ts';
 
 const item = new FixedSizeList(2, new Field('item', new Float32(), true));
@@ -59,7 +61,7 @@ async function opened(t: TestContext) {
     const writer = await stage.engine.open({ location });
     const shadow = await writer.shadow();
     const spec = { ...upsert, on: ['id'], whenNotMatchedInsertAll: false };
-    await shadow.merge(spec, ipcFile(rows(ids, (id) => id + 10_000, false)), undefined, undefined);
+    await mergeInto(shadow, spec, ipcFile(rows(ids, (id) => id + 10_000, false)));
     await shadow.commit();
     writer.close();
   };

@@ -5,6 +5,7 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import { OpenDatasets } from '#src/table/open-datasets.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { appendTo } from '#test/fixtures/engine-writes.ts';
 import { publishTable } from '#test/fixtures/published-table.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 
@@ -19,7 +20,7 @@ test('a dataset is kept open and follows its newest version (P8)', async (t) => 
   };
   const datasets = new OpenDatasets(replacing<Engine>(engine, { open }), 10);
   const first = await datasets.latest(location, undefined);
-  await outside.append(ipcFile(rows(2)));
+  await appendTo(outside, ipcFile(rows(2)));
   assert.equal(await datasets.latest(location, undefined), first);
   assert.equal(await first.countRows(), 2);
   assert.equal(opened, 1);

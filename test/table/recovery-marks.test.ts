@@ -6,6 +6,7 @@ import type { Catalog } from '#src/catalog/port.ts';
 import { listVersions, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { appendTo } from '#test/fixtures/engine-writes.ts';
 import { type PublishedTable, publishTable } from '#test/fixtures/published-table.ts';
 
 const table = (...ids: readonly number[]) => new Table({ id: vectorFromArray(ids, new Int32()) });
@@ -36,10 +37,10 @@ describe('a commit to a branch that is open for writing', () => {
   test('makes durable what another instance has committed before it and not synced yet (P3)', async (t) => {
     const { catalog, engine, location, branches, tableId, ref, dataset, takeSynced } = await newTable(t);
     await branches.beforeCommit({ id: tableId, ref }, undefined, dataset);
-    await dataset.append(rows(2));
-    await dataset.append(rows(3));
+    await appendTo(dataset, rows(2));
+    await appendTo(dataset, rows(3));
     const later = await engine.open({ location });
-    await later.append(rows(4));
+    await appendTo(later, rows(4));
     takeSynced();
     await branches.acknowledge(tableId, undefined, later);
     assert.deepEqual(takeSynced(), [2, 3, 4]);
@@ -50,10 +51,10 @@ describe('a commit to a branch that is open for writing', () => {
     const { branches, tableId, ref, dataset, takeSynced } = await newTable(t);
     await branches.beforeCommit({ id: tableId, ref }, undefined, dataset);
     takeSynced();
-    await dataset.append(rows(2));
+    await appendTo(dataset, rows(2));
     await branches.afterCommit(tableId, undefined, dataset);
     assert.deepEqual(takeSynced(), [2]);
-    await dataset.append(rows(3));
+    await appendTo(dataset, rows(3));
     await branches.afterCommit(tableId, undefined, dataset);
     await branches.afterCommit(tableId, undefined, dataset);
     assert.deepEqual(takeSynced(), [3]);
@@ -63,13 +64,13 @@ describe('a commit to a branch that is open for writing', () => {
     const { catalog, engine, location, branches, tableId, ref, dataset, takeSynced } = await newTable(t);
     await branches.beforeCommit({ id: tableId, ref }, undefined, dataset);
     const behind = await engine.open({ location });
-    await dataset.append(rows(2));
+    await appendTo(dataset, rows(2));
     await branches.acknowledge(tableId, undefined, dataset);
     takeSynced();
     await branches.acknowledge(tableId, undefined, behind);
     assert.deepEqual(takeSynced(), []);
     assert.deepEqual(await acknowledgedIn(catalog), [2]);
-    await dataset.append(rows(3));
+    await appendTo(dataset, rows(3));
     await branches.afterCommit(tableId, undefined, dataset);
     assert.deepEqual(takeSynced(), [3]);
   });

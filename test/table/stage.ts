@@ -12,7 +12,7 @@ import type { LanceDataset } from '#src/engine/lance/adapter/lance-dataset.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
-import type { MergeCounts, Projection } from '#src/engine/port/merge-spec.ts';
+import type { Projection } from '#src/engine/port/merge-spec.ts';
 import { isMade } from '#src/engine/port/refusal.ts';
 import { rowAddress } from '#src/engine/port/row-address.ts';
 import type { Shadow } from '#src/engine/port/shadow.ts';
@@ -33,11 +33,12 @@ import type { TableOwners } from '#src/table/table-owners.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { type CountsSource, Metrics } from '#src/telemetry/metrics.ts';
 import { TableWriter } from '#src/write/table-writer.ts';
-import type { WriteKinds } from '#src/write/write.ts';
+import type { WriteCounts, WriteKinds } from '#src/write/write.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineOn } from '#test/fixtures/engine-on.ts';
+import { appendTo } from '#test/fixtures/engine-writes.ts';
 import { holdBranch } from '#test/fixtures/hold-branch.ts';
 import { replacing } from '#test/fixtures/replacing.ts';
 import { inChunks, sourceFrom } from '#test/fixtures/streams.ts';
@@ -239,7 +240,7 @@ export class Stage {
   }
 
   /** Sends all while the branch is locked, so that they queue in this order. */
-  async together(requests: readonly (MergeRequest | InsertRequest)[]): Promise<PromiseSettledResult<MergeCounts>[]> {
+  async together(requests: readonly (MergeRequest | InsertRequest)[]): Promise<PromiseSettledResult<WriteCounts>[]> {
     const leave = await holdBranch(this.locks, table, undefined);
     const answers = requests.map((request) => (request.kind === 'merge' ? this.#merge(request) : this.insert(request)));
     await new Promise<void>((resolve) => setImmediate(resolve));
@@ -253,15 +254,15 @@ export class Stage {
     await new Promise<void>((resolve) => setImmediate(resolve));
   }
 
-  merge(request: MergeRequest): Promise<MergeCounts> {
+  merge(request: MergeRequest): Promise<WriteCounts> {
     return this.writer.write(request, { batchKey: batchKey(request), size: request.chunk });
   }
 
-  insert(request: InsertRequest): Promise<MergeCounts> {
+  insert(request: InsertRequest): Promise<WriteCounts> {
     return this.writer.write(request, { batchKey: insertBatchKey(request), size: request.chunk! });
   }
 
-  async #merge(request: MergeRequest): Promise<MergeCounts> {
+  async #merge(request: MergeRequest): Promise<WriteCounts> {
     const counts = await this.merge(request);
     this.deletedRows.push(counts.numDeletedRows);
     return counts;
@@ -397,7 +398,7 @@ export class Stage {
   async replace(rows: Table, version: number): Promise<void> {
     this.#location = 'another.lance' as Location;
     this.#dataset = await createDataset(this.engine, this.#location, ipcFile(rows), {});
-    while ((await this.#dataset.version()) < version) await this.#dataset.append(ipcFile(rows.slice(0, 0)));
+    while ((await this.#dataset.version()) < version) await appendTo(this.#dataset, ipcFile(rows.slice(0, 0)));
   }
 
   /** As maintenance does, while the writer works. */
@@ -448,7 +449,7 @@ const transaction = (version: number) => ({
 });
 
 /** Inserted and updated rows; the reason of a refusal. */
-export const countsOf = (answers: readonly PromiseSettledResult<MergeCounts>[]): unknown[] =>
+export const countsOf = (answers: readonly PromiseSettledResult<WriteCounts>[]): unknown[] =>
   answers.map((answer) =>
     answer.status === 'fulfilled'
       ? [answer.value.numInsertedRows, answer.value.numUpdatedRows]

@@ -112,26 +112,20 @@ interface Fence {
 /** Every fence has it among the properties of its transaction. */
 export const fenceProperty = 'lancegate:fence';
 
-interface StepFacts {
-  /** The columns and their metadata are those of before. */
-  readonly keepsColumns: boolean;
-  /** All that it does shows in its totals. */
-  readonly changesRowsOnly: boolean;
-}
-
-/** What holds of every step of a kind. An overwrite may remove all rows. */
-const stepFacts: Readonly<Record<ChangeStep['kind'], StepFacts>> = {
-  merge: { keepsColumns: true, changesRowsOnly: true },
-  append: { keepsColumns: true, changesRowsOnly: true },
-  overwrite: { keepsColumns: false, changesRowsOnly: false },
-  update: { keepsColumns: true, changesRowsOnly: true },
-  delete: { keepsColumns: true, changesRowsOnly: true },
-  'add columns': { keepsColumns: false, changesRowsOnly: false },
-  'add null columns': { keepsColumns: false, changesRowsOnly: false },
-  'alter columns': { keepsColumns: false, changesRowsOnly: false },
-  'drop columns': { keepsColumns: false, changesRowsOnly: false },
-  'update field metadata': { keepsColumns: false, changesRowsOnly: false },
-  'drop index': { keepsColumns: true, changesRowsOnly: false },
+/**
+ * Whether all that a step of a kind does shows in its totals: it leaves columns, their metadata and indexes as they are, and an
+ * overwrite may remove all rows.
+ */
+export const changesRowsOnly: Readonly<Record<ChangeStep['kind'], boolean>> = {
+  merge: true,
+  append: true,
+  overwrite: false,
+  update: true,
+  delete: true,
+  'add columns': false,
+  'add null columns': false,
+  'alter columns': false,
+  'drop columns': false,
+  'update field metadata': false,
+  'drop index': false,
 };
-
-export const factsOf = ({ kind }: ChangeStep): StepFacts => stepFacts[kind];

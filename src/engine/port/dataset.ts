@@ -9,7 +9,7 @@ import type { ChangeLimits } from './change-limits.ts';
 import type { ColumnView, RowReads, TableColumns } from './column-view.ts';
 import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
-import type { MergeCounts, MergeSpec } from './merge-spec.ts';
+import type { MergeCounts } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
 import type { CompactionResult, CompactionSpec, ToTry } from './reader-work.ts';
 import type {
@@ -181,12 +181,9 @@ export interface Branches {
 /** Commits that the engine makes by itself: in a shadow, which a reader opens as a dataset, and where there can be no shadow. */
 export interface EngineWrites {
   /**
-   * Commits one version, or nothing. Past `timeoutMs` it throws `TimedOut`, also in the middle of its commit, which may be
-   * there then or in a moment. The same holds for `ReaderDied`, if a reader ran a filter. A filter counts against the share of
-   * `principal` (`principalKey`).
+   * Commits one version, or nothing; `file` is given where the step has one. Past its time it throws `TimedOut`, also in the middle of
+   * its commit, which may be there then or in a moment. The same holds for `ReaderDied`, if a reader ran the step.
    */
-  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts>;
-  /** Does what `merge` does for any step; `file` is given where the step has one. */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts>;
   /** Builds an index in place of the one of this name, and commits it. */
   buildIndex(spec: IndexSpec): Promise<void>;

@@ -9,13 +9,12 @@ export interface MergeSpec {
   readonly useIndex: boolean;
 }
 
+/** What one step did, and the version that it made. */
 export interface MergeCounts {
-  /** The version the merge made. */
   readonly version: number;
   readonly numInsertedRows: number;
   readonly numUpdatedRows: number;
   readonly numDeletedRows: number;
-  readonly numAttempts: number;
 }
 
 /** A result column: `expression` is SQL over the dataset's columns. */

@@ -3,10 +3,10 @@ import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { ChangeStep } from './change.ts';
 import type { ChangeLimits } from './change-limits.ts';
 import type { ColumnView, TableColumns } from './column-view.ts';
-import type { MergeCounts, MergeSpec, Projection } from './merge-spec.ts';
+import type { MergeCounts, Projection } from './merge-spec.ts';
 
-/** What one merge did. */
-export type MergeTotals = Pick<MergeCounts, 'numInsertedRows' | 'numUpdatedRows' | 'numDeletedRows'>;
+/** What one step did. */
+export type MergeTotals = Omit<MergeCounts, 'version'>;
 
 /** The rows and columns of a shadow. */
 interface ShadowRows {
@@ -30,12 +30,7 @@ export interface Shadow extends ShadowRows {
   readonly baseVersion: number;
   /** False where each step commits to the branch itself. */
   readonly isPrivate: boolean;
-  /**
-   * Past `timeoutMs` it throws `TimedOut`. It runs in a reader process (`ReaderDied`) and counts against the share of `principal`
-   * (`principalKey`).
-   */
-  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeTotals>;
-  /** Any step; `file` where the step has one. As `merge`, what the engine computes runs in a reader process. */
+  /** `file` where the step has one. Past its time it throws `TimedOut`. It runs in a reader process (`ReaderDied`). */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals>;
   /** Returns how many rows it deleted. */
   deleteWhere(predicate: CheckedSql, limits?: ChangeLimits): Promise<number>;

@@ -98,8 +98,7 @@ async function passingIn(
       whenNotMatchedBySourceDelete: false,
       useIndex: false,
     };
-    const { timeoutMs, principal } = limits();
-    await found.merge(spec, sentRows(source, stored, rows).file, timeoutMs, principal);
+    await found.change({ kind: 'merge', spec }, sentRows(source, stored, rows).file, limits());
     const columns = [{ name: addressColumn, expression: addressColumn }];
     return new Set(wordsIn(await joined(found.select(columns, ownSql(`${originColumn} = 'source'`), limits()))));
   } finally {

@@ -125,7 +125,8 @@ async function mergeInto(engine: Datasets, target: MergeTarget, batch: Batch, us
   if (canMatch(batch, target)) return mergeMatched(engine, target, batch, remainingMs);
   if (needsPromotedKeys(batch)) return mergeNested(engine, target, batch, remainingMs);
   const principal = principalKey(batch.first.scope.principal);
-  const totals = await shadow.merge(specOf(batch, useIndex), batch.chunk().file, remainingMs(), principal);
+  const step = { kind: 'merge', spec: specOf(batch, useIndex) } as const;
+  const totals = await shadow.change(step, batch.chunk().file, { timeoutMs: remainingMs(), principal });
   const limits = { timeoutMs: remainingMs(), principal };
   const rows: Rows = {
     select: (projections, where) => shadow.select(projections, where, limits),

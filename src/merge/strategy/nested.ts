@@ -59,7 +59,7 @@ export async function mergeNested(
     const words = async (expression: string, where: CheckedSql | undefined) =>
       wordsIn(await joined(found.select([{ name: 'word', expression }], where, limits())));
     const old = await words(addressColumn, undefined);
-    const merged = await mergeInScratch(scratch, found, batch, remainingMs());
+    const merged = await mergeInScratch(scratch, found, batch, limits());
     const rows: Rows = {
       select: (...of) => found.select(...of),
       deleteRows: (gone) => found.change({ kind: 'delete', where: addressesAmong(gone) }, undefined, limits()),
@@ -111,17 +111,16 @@ async function mergeInScratch(
   scratch: Scratch,
   found: EngineWrites,
   batch: Batch,
-  timeoutMs: number | undefined,
+  limits: ChangeLimits,
 ): Promise<MergeCounts> {
-  const { on, spec, scope } = batch.first;
+  const { on, spec } = batch.first;
   const chunk = batch.chunk();
   const sent = await scratch.create('source', chunk.file);
   const columns = columnProjections(chunk.schema.fields);
   const projections = [...ownProjections(batch.first, 'source'), ...columns];
-  const principal = principalKey(scope.principal);
-  const source = await joined(sent.select(projections, everyRow, { timeoutMs, principal }));
+  const source = await joined(sent.select(projections, everyRow, limits));
   const keys = on.map((_, index) => keyColumn(index));
-  return found.merge({ ...spec, on: keys }, source, timeoutMs, principal);
+  return found.change({ kind: 'merge', spec: { ...spec, on: keys } }, source, limits);
 }
 
 /** Deletes the rows that are added again, and those that the merge deletes by source. Returns how many. */
@@ -143,7 +142,7 @@ async function deleteOld(
     whenNotMatchedBySourceDelete: filter,
     useIndex: false,
   };
-  const { numDeletedRows } = await shadow.merge(onlyDeleting, columns.file, limits.timeoutMs, limits.principal);
+  const { numDeletedRows } = await shadow.change({ kind: 'merge', spec: onlyDeleting }, columns.file, limits);
   return numDeletedRows;
 }
 

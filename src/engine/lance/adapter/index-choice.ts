@@ -8,6 +8,7 @@
  * An estimate from sizes in the manifest: an error costs time, and little where both ways take nearly the same.
  */
 
+import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import {
   type Manifest,
@@ -53,10 +54,10 @@ export class IndexChoice {
     this.#versionsFolder = versionsFolder;
   }
 
-  /** The step as it is to be made of the version, with so many bytes. */
-  chosen(step: ChangeStep, version: number, sourceBytes: number): ChangeStep {
+  /** The step as it is to be made of the version. */
+  chosen(step: ChangeStep, version: number, file: IpcFile | undefined): ChangeStep {
     if (step.kind !== 'merge') return step;
-    return { ...step, spec: { ...step.spec, useIndex: this.usesIndex(step.spec, version, sourceBytes) } };
+    return { ...step, spec: { ...step.spec, useIndex: this.usesIndex(step.spec, version, file?.length ?? 0) } };
   }
 
   /** For a merge of so many bytes into the version; false as well where the request forbids the index. */

@@ -3,13 +3,13 @@ import { LancegateError } from '../../../kernel/errors.ts';
 import type { BranchName } from '../../../kernel/ids.ts';
 import { neverAborts } from '../../../kernel/read-write-lock.ts';
 import { transactionFacts } from '../../../lance-format/transaction/transaction.ts';
-import { type ChangeStep, factsOf } from '../../port/change.ts';
-import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
+import { type ChangeStep, changesRowsOnly } from '../../port/change.ts';
+import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
 import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
-import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
+import type { MergeCounts } from '../../port/merge-spec.ts';
 import type { CompactionResult, CompactionSpec, IndexBuildScope } from '../../port/reader-work.ts';
 import { isMade, type RefusedCommit } from '../../port/refusal.ts';
 import type {
@@ -30,7 +30,7 @@ import { clearStoredBranch, placeStoredIndexes } from '../durability/stored-bran
 import type { ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
-import { callOf, runStep } from '../native/changes.ts';
+import { runStep, stepCall } from '../native/changes.ts';
 import type { NativeTable } from '../native/native.ts';
 import { compactNative } from '../native/native-compaction.ts';
 import { buildNativeIndex } from '../native/native-index.ts';
@@ -42,9 +42,6 @@ import { branchesOf, commitManifest, createBranch, layoutOf, namedVersions, plai
 import { LanceSnapshot } from './lance-snapshot.ts';
 import { StoredIndexes } from './stored-indexes.ts';
 import type { DatasetBuilds, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
-
-const columnsAfter = (step: ChangeStep): ColumnsAfter =>
-  factsOf(step).keepsColumns ? 'same columns' : 'other columns';
 
 const ofMaintenance: IndexBuildScope = { principal: undefined, signal: neverAborts };
 
@@ -83,30 +80,21 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return engineCall('open', () => this.head.refresh(purpose));
   }
 
-  async append(file: IpcFile): Promise<void> {
-    await this.change({ kind: 'append', rows: 0 }, file, noLimits);
-  }
-
-  merge(spec: MergeSpec, file: IpcFile, timeoutMs: number | undefined, principal?: string): Promise<MergeCounts> {
-    return this.change({ kind: 'merge', spec }, file, { timeoutMs, principal });
-  }
-
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts> {
-    const { call, filter } = callOf(step);
-    const run = async (): Promise<MergeCounts> => {
+    return stepCall(step, async () => {
       this.head.requireWritable();
+      const columns: ColumnsAfter = changesRowsOnly[step.kind] ? 'same columns' : 'other columns';
       const version = await this.head.version();
       if (this.#changeInReader !== undefined) {
         const counts = await this.#changeInReader({ lineage: this.lineage, version, step, file, ...limits });
-        this.head.committedPastHandle(counts.version, columnsAfter(step));
+        this.head.committedPastHandle(counts.version, columns);
         return counts;
       }
-      const chosen = this.#commits?.indexChoice.chosen(step, version, file?.length ?? 0);
-      const counts = await runStep(await this.head.table(), chosen ?? step, file, limits.timeoutMs);
-      this.head.committed(counts.version, columnsAfter(step));
+      const chosen = this.#commits?.indexChoice.chosen(step, version, file) ?? step;
+      const counts = await runStep(await this.head.table(), chosen, file, limits.timeoutMs);
+      this.head.committed(counts.version, columns);
       return counts;
-    };
-    return engineCall(call, run, filter);
+    });
   }
 
   view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined> {
@@ -149,9 +137,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return engineCall('open', async () => {
       this.head.requireWritable();
       const version = await this.head.readableVersion();
-      const choice = this.#commits?.indexChoice;
-      const usesIndex = (spec: MergeSpec, bytes: number) => choice?.usesIndex(spec, version, bytes) ?? spec.useIndex;
-      const begin = async () => this.#commits?.shadows.begin(version, usesIndex);
+      const own = this.#commits;
+      const begin = async () => own?.shadows.begin(version, (...of) => own.indexChoice.chosen(...of));
       return (await engineCall('replace', begin)) ?? new EngineCommits(this, version, this.#storage?.versionsFolder);
     });
   }

@@ -1,117 +1,134 @@
-/** Runs the steps of a change on a table of the engine's, which commits one version for each. */
+/** The steps of a change: how the engine carries each of them out, and what errors of it say. */
 import { type IpcFile, ownFile } from '../../../arrow/format/ipc-file.ts';
 import { shownCharacters } from '../../../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../../../kernel/checked-sql.ts';
 import type { ChangeStep } from '../../port/change.ts';
 import type { MergeCounts, MergeSpec } from '../../port/merge-spec.ts';
-import type { NativeMergeBuilder, NativeTable } from './native.ts';
-import type { EngineCall } from './translate-errors.ts';
+import type { NativeTable } from './native.ts';
+import { type EngineCall, engineCall } from './translate-errors.ts';
 
-const nothing = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
-const empty = ownFile(Buffer.alloc(0));
+interface EngineStep {
+  /** Errors are translated as those of this call. */
+  readonly call: EngineCall;
+  /** Errors call its SQL so. The engine does not say which of several expressions it means. */
+  readonly sql: string;
+  /** Commits one version. `file`: see `ChangeStep`. Counts that it does not give are 0. */
+  run(
+    table: NativeTable,
+    file: IpcFile,
+    timeoutMs: number | undefined,
+  ): Promise<Partial<MergeCounts> & { readonly version: number }>;
+}
 
-/** `file`: see `ChangeStep`. Only a merge heeds `timeoutMs`. */
-export async function runStep(
-  table: NativeTable,
-  step: ChangeStep,
-  file: IpcFile = empty,
-  timeoutMs?: number,
-): Promise<MergeCounts> {
+/** All that the engine has to know of a step stands in its case. */
+function engineStep(step: ChangeStep): EngineStep {
   switch (step.kind) {
     case 'merge':
-      return runMerge(table, step.spec, file, timeoutMs);
+      return {
+        call: isFiltered(step.spec) ? 'filtered merge' : 'merge',
+        sql: filterName(step.spec),
+        run: (table, file, timeoutMs) => runMerge(table, step.spec, file, timeoutMs),
+      };
     case 'append':
     case 'overwrite':
-      return { ...nothing, numInsertedRows: step.rows, ...(await table.add(file, step.kind)) };
-    case 'update': {
-      const set = step.set.map(({ column, value }): [string, string] => [column, value]);
-      const { rowsUpdated, version } = await table.update(step.where, set);
-      return { ...nothing, numUpdatedRows: rowsUpdated, version };
-    }
-    case 'delete': {
-      const { numDeletedRows, version } = await table.delete(step.where);
-      return { ...nothing, numDeletedRows, version };
-    }
-    case 'add columns': {
-      const columns = step.columns.map(({ name, value }) => ({ name, valueSql: value }));
-      return { ...nothing, version: (await table.addColumns(columns)).version };
-    }
+      return {
+        call: 'append',
+        sql: '',
+        run: async (table, file) => ({ numInsertedRows: step.rows, ...(await table.add(file, step.kind)) }),
+      };
+    case 'update':
+      return {
+        call: 'change',
+        sql: `the predicate or the new value of ${namesOf(step.set.map(({ column }) => column))}`,
+        run: async (table) => {
+          const set = step.set.map(({ column, value }): [string, string] => [column, value]);
+          const { rowsUpdated, version } = await table.update(step.where, set);
+          return { numUpdatedRows: rowsUpdated, version };
+        },
+      };
+    case 'delete':
+      return {
+        call: 'change',
+        sql: step.parameter ?? 'the predicate',
+        run: (table) => table.delete(step.where),
+      };
+    case 'add columns':
+      return {
+        call: 'change',
+        sql: `the expression of the new column ${namesOf(step.columns.map(({ name }) => name))}`,
+        run: (table) => table.addColumns(step.columns.map(({ name, value }) => ({ name, valueSql: value }))),
+      };
     case 'add null columns':
-      return { ...nothing, version: (await table.addColumnsWithSchema(file)).version };
-    case 'alter columns': {
-      const alterations = step.alterations.map(({ path, rename, isNullable: nullable, dataType }) => ({
-        ...{ path, rename, nullable, dataType },
-      }));
-      return { ...nothing, version: (await table.alterColumns(alterations)).version };
-    }
+      return { call: 'change', sql: theRequest, run: (table, file) => table.addColumnsWithSchema(file) };
+    case 'alter columns':
+      return {
+        call: 'change',
+        sql: `the data_type of ${namesOf(step.alterations.map(({ path }) => path))}`,
+        run: (table) =>
+          table.alterColumns(step.alterations.map(({ isNullable: nullable, ...others }) => ({ ...others, nullable }))),
+      };
     case 'drop columns':
-      return { ...nothing, version: (await table.dropColumns([...step.columns])).version };
-    case 'update field metadata': {
-      const updates = step.updates.map(({ path, metadata, isWhole: replace }) => ({ path, metadata, replace }));
-      return { ...nothing, version: (await table.updateFieldMetadata(updates)).version };
-    }
+      return { call: 'change', sql: theRequest, run: (table) => table.dropColumns([...step.columns]) };
+    case 'update field metadata':
+      return {
+        call: 'change',
+        sql: theRequest,
+        run: (table) =>
+          table.updateFieldMetadata(step.updates.map(({ isWhole: replace, ...others }) => ({ ...others, replace }))),
+      };
     case 'drop index':
-      await table.dropIndex(step.name);
-      return { ...nothing, version: await table.version() };
+      return {
+        call: 'change',
+        sql: theRequest,
+        run: async (table) => {
+          await table.dropIndex(step.name);
+          return { version: await table.version() };
+        },
+      };
   }
 }
 
-/** Commits one version. Past `timeoutMs` the engine gives up. */
-async function runMerge(
+const theRequest = 'the request';
+const empty = ownFile(Buffer.alloc(0));
+
+/** Runs a step on a table of the engine's, which commits one version. Only a merge heeds `timeoutMs`. */
+export async function runStep(
+  table: NativeTable,
+  step: ChangeStep,
+  file: IpcFile | undefined,
+  timeoutMs: number | undefined,
+): Promise<MergeCounts> {
+  const made = await engineStep(step).run(table, file ?? empty, timeoutMs);
+  const { version, numInsertedRows = 0, numUpdatedRows = 0, numDeletedRows = 0 } = made;
+  return { version, numInsertedRows, numUpdatedRows, numDeletedRows };
+}
+
+/** Translates errors of what runs a step, here or in another process. */
+export function stepCall<Result>(step: ChangeStep, run: () => Promise<Result>): Promise<Result> {
+  const { call, sql } = engineStep(step);
+  return engineCall(call, run, sql);
+}
+
+/** Past `timeoutMs` the engine gives up. */
+function runMerge(
   table: NativeTable,
   spec: MergeSpec,
   file: IpcFile,
   timeoutMs: number | undefined,
 ): Promise<MergeCounts> {
-  const builder = configured(table.mergeInsert(spec.on), spec);
-  if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
-  const { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts } = await builder.execute(file);
-  return { version, numInsertedRows, numUpdatedRows, numDeletedRows, numAttempts };
-}
-
-function configured(builder: NativeMergeBuilder, spec: MergeSpec): NativeMergeBuilder {
-  let next = builder;
-  if (spec.whenMatchedUpdateAll !== false) next = next.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
-  if (spec.whenNotMatchedInsertAll) next = next.whenNotMatchedInsertAll();
+  let builder = table.mergeInsert(spec.on);
+  if (spec.whenMatchedUpdateAll !== false) builder = builder.whenMatchedUpdateAll(filterOf(spec.whenMatchedUpdateAll));
+  if (spec.whenNotMatchedInsertAll) builder = builder.whenNotMatchedInsertAll();
   if (spec.whenNotMatchedBySourceDelete !== false) {
-    next = next.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
+    builder = builder.whenNotMatchedBySourceDelete(filterOf(spec.whenNotMatchedBySourceDelete));
   }
-  return spec.useIndex ? next : next.useIndex(false);
+  if (!spec.useIndex) builder = builder.useIndex(false);
+  if (timeoutMs !== undefined) builder.setTimeout(Math.max(1, Math.floor(timeoutMs)));
+  return builder.execute(file);
 }
 
 const filterOf = (action: true | Filtered): CheckedSql | undefined => (action === true ? undefined : action.filter);
 
-/** What errors of the step are translated as, and how its SQL is called in them. */
-export function callOf(step: ChangeStep): { readonly call: EngineCall; readonly filter: string } {
-  switch (step.kind) {
-    case 'merge':
-      return { call: isFiltered(step.spec) ? 'filtered merge' : 'merge', filter: filterName(step.spec) };
-    case 'append':
-    case 'overwrite':
-      return { call: 'append', filter: '' };
-    case 'update':
-      return {
-        call: 'change',
-        filter: `the predicate or the new value of ${namesOf(step.set.map(({ column }) => column))}`,
-      };
-    case 'delete':
-      return { call: 'change', filter: step.parameter ?? 'the predicate' };
-    case 'add columns':
-      return {
-        call: 'change',
-        filter: `the expression of the new column ${namesOf(step.columns.map(({ name }) => name))}`,
-      };
-    case 'alter columns':
-      return { call: 'change', filter: `the data_type of ${namesOf(step.alterations.map(({ path }) => path))}` };
-    case 'add null columns':
-    case 'drop columns':
-    case 'update field metadata':
-    case 'drop index':
-      return { call: 'change', filter: 'the request' };
-  }
-}
-
-/** The engine does not say which of them it means. */
 function namesOf(columns: readonly string[]): string {
   const [first, ...others] = columns.map((name) =>
     name.length > shownCharacters ? `${name.slice(0, shownCharacters)}…` : name,
@@ -124,7 +141,6 @@ function namesOf(columns: readonly string[]): string {
 const isFiltered = ({ whenMatchedUpdateAll, whenNotMatchedBySourceDelete }: MergeSpec): boolean =>
   typeof whenMatchedUpdateAll === 'object' || typeof whenNotMatchedBySourceDelete === 'object';
 
-/** The engine does not say which of two filters it means. */
 function filterName({ whenMatchedUpdateAll: update, whenNotMatchedBySourceDelete: remove }: MergeSpec): string {
   if (typeof update === 'object' && typeof remove === 'object') return 'a filter';
   return typeof update === 'object'

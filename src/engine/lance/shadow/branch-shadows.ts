@@ -9,10 +9,10 @@ import { nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts'
 import { ifNotReplaceable, NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/row-identity.ts';
 import { liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import { type ChangeStep, factsOf, type UpdateStep } from '../../port/change.ts';
+import { type ChangeStep, changesRowsOnly, type UpdateStep } from '../../port/change.ts';
 import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import type { ColumnView, TableColumns } from '../../port/column-view.ts';
-import type { MergeCounts, MergeSpec, Projection } from '../../port/merge-spec.ts';
+import type { MergeCounts, Projection } from '../../port/merge-spec.ts';
 import type { ReaderChange } from '../../port/reader-work.ts';
 import { isMade } from '../../port/refusal.ts';
 import { addressesFrom, addressesIn, placeOf, type RowAddressSql } from '../../port/row-address.ts';
@@ -20,8 +20,8 @@ import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 import { type BuiltVersion, liftedFrom } from '../commit/branch-commits.ts';
 import type { Build, CommitLoop, HeadManifest } from '../commit/commit-loop.ts';
 import type { ColumnsAfter } from '../head/dataset-head.ts';
-import { callOf, runStep } from '../native/changes.ts';
-import { type EngineCall, engineCall } from '../native/translate-errors.ts';
+import { runStep, stepCall } from '../native/changes.ts';
+import { engineCall } from '../native/translate-errors.ts';
 import type { ColumnViews } from './column-views.ts';
 import type { Original, ShadowFolder, ShadowFolders } from './shadow-folders.ts';
 
@@ -46,7 +46,7 @@ export class BranchShadows {
   }
 
   /** undefined where there can be none: the version is gone, or the table is one for the engine alone. */
-  begin(version: number, usesIndex: LocalShadowParts['usesIndex']): LocalShadow | undefined {
+  begin(version: number, chosen: LocalShadowParts['chosen']): LocalShadow | undefined {
     const { branchFolder, versionsFolder, folders, uri, loop, changeInReader, views } = this.#parts;
     const found = readManifest(versionsFolder, version);
     if (found === undefined) return undefined;
@@ -55,7 +55,7 @@ export class BranchShadows {
     try {
       const shadowVersion = folder.begin(original);
       return new LocalShadow({
-        ...{ folder, original, shadowVersion, usesIndex, views, loop },
+        ...{ folder, original, shadowVersion, chosen, views, loop },
         changeInReader: changeInReader && ((change) => changeInReader(folder.name, change)),
         release: (made) => folders.release(branchFolder, folder, made),
       });
@@ -84,7 +84,8 @@ interface LocalShadowParts {
   readonly original: HeadManifest;
   /** `ShadowFolder.begin` of it. */
   readonly shadowVersion: number;
-  readonly usesIndex: (spec: MergeSpec, sourceBytes: number) => boolean;
+  /** The step as it is to be made of the version. */
+  readonly chosen: (step: ChangeStep, version: number, file: IpcFile | undefined) => ChangeStep;
   /** Runs a step in a reader process; without it all run here. */
   readonly changeInReader: ((change: ShadowChange) => Promise<MergeCounts>) | undefined;
   readonly views: ColumnViews;
@@ -121,25 +122,16 @@ class LocalShadow implements Shadow {
     return this.#parts.original.version;
   }
 
-  merge(
-    spec: MergeSpec,
-    file: IpcFile,
-    timeoutMs: number | undefined,
-    principal: string | undefined,
-  ): Promise<MergeTotals> {
-    const useIndex = this.#parts.usesIndex(spec, file.length);
-    return this.change({ kind: 'merge', spec: { ...spec, useIndex } }, file, { timeoutMs, principal });
-  }
-
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
     if (step.kind === 'append' && step.updated !== undefined) {
       this.#noteIdentities(step.updated);
       return this.#change({ ...step, updated: undefined }, file, limits);
     }
     if (step.kind === 'drop columns') return this.#dropColumns(step, limits);
-    return step.kind === 'update' && step.laterRounds !== undefined
-      ? this.#updateInRounds(step, step.laterRounds, limits)
-      : this.#change(step, file, limits);
+    if (step.kind === 'update' && step.laterRounds !== undefined) {
+      return this.#updateInRounds(step, step.laterRounds, limits);
+    }
+    return this.#change(this.#parts.chosen(step, this.baseVersion, file), file, limits);
   }
 
   /** The engine gives the rows that are appended new ids, in their order. */
@@ -193,23 +185,25 @@ class LocalShadow implements Shadow {
     return totals;
   }
 
-  #change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
+  async #change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
     const { changeInReader } = this.#parts;
-    const { call, filter } = callOf(step);
-    if (!factsOf(step).keepsColumns) this.#columns = 'other columns';
-    if (changeInReader === undefined) {
-      return this.#step(call, async () => runStep(await this.#folder.table(), step, file, limits.timeoutMs), filter);
-    }
     const { lineage, newestVersion: version } = this.#folder;
-    return this.#step(
-      call,
-      async () => {
-        const counts = await changeInReader({ lineage, version, step, file, ...limits });
-        this.#folder.committedPastHandle(counts.version);
-        return counts;
-      },
-      filter,
-    );
+    const run = async (): Promise<MergeCounts> => {
+      if (changeInReader === undefined) return runStep(await this.#folder.table(), step, file, limits.timeoutMs);
+      const counts = await changeInReader({ lineage, version, step, file, ...limits });
+      this.#folder.committedPastHandle(counts.version);
+      return counts;
+    };
+    if (!changesRowsOnly[step.kind]) this.#columns = 'other columns';
+    this.#isSpoiled = true;
+    const totals = await stepCall(step, run).catch((error: unknown) => {
+      throw isShortRead(error) && this.#folder.isFull
+        ? storageFull(error, { fault: 'the engine cut a file short' })
+        : error;
+    });
+    this.#folder.requireWholeDeletions();
+    this.#isSpoiled = false;
+    return totals;
   }
 
   columns(): Promise<TableColumns> {
@@ -264,18 +258,6 @@ class LocalShadow implements Shadow {
     this.#isEnded = true;
     if (this.#isSpoiled) void this.#folder.remove();
     else this.#parts.release(this.#made);
-  }
-
-  async #step<Result>(call: EngineCall, run: () => Promise<Result>, filter?: string): Promise<Result> {
-    this.#isSpoiled = true;
-    const result = await engineCall(call, run, filter).catch((error: unknown) => {
-      throw isShortRead(error) && this.#folder.isFull
-        ? storageFull(error, { fault: 'the engine cut a file short' })
-        : error;
-    });
-    this.#folder.requireWholeDeletions();
-    this.#isSpoiled = false;
-    return result;
   }
 }
 

@@ -8,7 +8,6 @@ import type { ChangeStep } from '../../port/change.ts';
 import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import type { ColumnView, TableColumns } from '../../port/column-view.ts';
 import type { EngineWrites, Snapshot } from '../../port/dataset.ts';
-import type { MergeSpec } from '../../port/merge-spec.ts';
 import { addressesAmong, rowAddress } from '../../port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../port/shadow.ts';
 
@@ -33,15 +32,6 @@ export class EngineCommits implements Shadow {
     this.#dataset = dataset;
     this.#versionsFolder = versionsFolder;
     this.baseVersion = baseVersion;
-  }
-
-  merge(
-    spec: MergeSpec,
-    file: IpcFile,
-    timeoutMs: number | undefined,
-    principal: string | undefined,
-  ): Promise<MergeTotals> {
-    return this.change({ kind: 'merge', spec }, file, { timeoutMs, principal });
   }
 
   /** The engine gives up when the time is over, also in the middle of its commit, which may then be there all the same (P6). */
