@@ -7,7 +7,7 @@ import type { WriteRequest } from '../write/write.ts';
 /** A step with the file that it may need. */
 export interface StepWithFile {
   readonly step: ChangeStep;
-  readonly file: IpcFile | undefined;
+  readonly file?: IpcFile;
 }
 
 /** What a step did. */

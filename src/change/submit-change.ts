@@ -1,7 +1,7 @@
 import type { TableRecord, WriteOperation } from '../catalog/port.ts';
-import type { Keyed } from '../idempotency/idempotency.ts';
+import type { Idempotency, IdempotencyHeader, Keyed, Replayable } from '../idempotency/idempotency.ts';
 import { type NewId, newTransactionId } from '../kernel/clock.ts';
-import type { BranchName, TransactionId } from '../kernel/ids.ts';
+import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableWriter } from '../write/table-writer.ts';
@@ -12,19 +12,48 @@ export interface ChangeDeps {
   readonly access: TableAccess;
   readonly writer: TableWriter;
   readonly newId: NewId;
+  readonly idempotency: Idempotency;
 }
 
-/** A change of a table branch that was checked against the table. */
-type Change = ChangeOfBranch & {
+/** A change that was checked against the table. */
+type CheckedChange = ChangeOfBranch & { readonly fit?: SchemaFit };
+
+type Change = CheckedChange & {
   readonly operation: WriteOperation;
   readonly table: TableRecord;
   readonly branch: BranchName | undefined;
-  readonly fit?: SchemaFit;
 };
 
 export interface ChangeResult extends WriteCounts {
   readonly transactionId: TransactionId;
 }
+
+/** Every command to change a table branch has these, beside what it is to change. */
+export interface ChangeCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+/** Makes an operation that is one change of a table branch, and answers each key once. `changeOf` checks it against the table. */
+export const changeOperation =
+  <Command extends ChangeCommand, Deps = unknown>(
+    operation: WriteOperation,
+    changeOf: (
+      command: Command,
+      table: TableRecord,
+      deps: ChangeDeps & Deps,
+      scope: RequestScope,
+    ) => Promise<CheckedChange>,
+  ) =>
+  (deps: ChangeDeps & Deps) =>
+  (command: Command, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
+    deps.idempotency.once(operation, command, scope, async (keyed) => {
+      const { branch } = command;
+      const table = await deps.access.findCreated(command.table);
+      const change = await changeOf(command, table, deps, scope);
+      return submitChange(deps, { operation, table, branch, ...change }, scope, keyed);
+    });
 
 /** Resolves when the change is committed, durable and recorded, with the answer of a `keyed` request. */
 export async function submitChange(

@@ -2,9 +2,15 @@ import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import Type, { type Static, type TObject, type TProperties, type TSchema } from 'typebox';
 import type { Action, Resource } from '../auth/policy/actions.ts';
-import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
+import {
+  answeredOnce,
+  type IdempotencyHeader,
+  type MakesUnkeyed,
+  type RepeatableOperation,
+} from '../idempotency/idempotency.ts';
 import { invalidInput } from '../kernel/errors.ts';
-import type { BranchName, IdempotencyKey, TransactionId } from '../kernel/ids.ts';
+import type { BranchName, IdempotencyKey, TableRef, TransactionId } from '../kernel/ids.ts';
+import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseBranch, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { BodyReader, Version } from '../wire/json-body.ts';
@@ -22,6 +28,7 @@ import {
   type RouteInput,
   refuseBranch,
   type TargetKind,
+  tableTarget,
   type Upload,
 } from './route.ts';
 
@@ -36,7 +43,8 @@ interface JsonCall<Target, Body> {
 }
 
 interface JsonRoute<Operation, Target, Query extends TProperties, Body extends TObject, Value> {
-  readonly methods: Route['methods'];
+  /** `POST` alone if absent. */
+  readonly methods?: Route['methods'];
   readonly path: string;
   readonly target: TargetKind<Target>;
   readonly action: Action;
@@ -54,10 +62,8 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
   /** It changes rows or columns of a table, and answers each key once, of either header of `KeyedBy`. */
   readonly isWrite?: true;
-  /** It changes something else, and answers each key once. */
+  /** It changes something else, and answers each key once. Only the owner of its table can answer it, or one that `isWrite`. */
   readonly keyedBy?: KeyedBy;
-  /** Only the owner of its table can answer it. That holds of each that `isWrite`. */
-  readonly needsOwner?: true;
   /** As of `PreparedRequest`. */
   readonly makesTable?: true;
   readonly everywhere?: Everywhere;
@@ -99,7 +105,7 @@ export function jsonRoute<
   Value,
   Query extends TProperties = NoQuery,
 >(make: Make, route: JsonRoute<ReturnType<Make>, Target, Query, Body, Value>): Offer<Make> {
-  const { methods, path, isWrite, needsOwner = isWrite, render = jsonAnswer } = route;
+  const { methods = ['POST'], path, isWrite, render = jsonAnswer } = route;
   const keyedBy = route.keyedBy ?? (isWrite && 'Idempotency-Key or x-request-id');
   const description = jsonDescription({
     ...route,
@@ -131,7 +137,7 @@ export function jsonRoute<
       };
       return {
         body: 'json',
-        owned: needsOwner && resource?.kind === 'table' ? resource.table : undefined,
+        owned: keyedBy && resource?.kind === 'table' ? resource.table : undefined,
         makesTable: route.makesTable,
         everywhere: route.everywhere,
         ask: route.branches && ask,
@@ -177,7 +183,36 @@ interface WriteResult {
 
 /** Of every write's answer. */
 export const writtenFields = { version: Version, transaction_id: Type.String() };
-export const Written = Type.Object(writtenFields);
+
+interface WriteRoute<Command, Result, Body extends TObject>
+  extends Pick<JsonRoute<never, TableRef, NoQuery, Body, never>, 'path' | 'action' | 'summary' | 'body'> {
+  /** What is to be changed: the body says it, and path, query and headers on which branch, and under which key. */
+  command(body: Static<Body>, on: WrittenBranch, input: RouteInput): Command;
+  /** What the answer has besides the version and the transaction; nothing if absent. */
+  readonly answers?: TProperties;
+  fields?(result: Result, input: RouteInput): Readonly<Record<string, unknown>>;
+}
+
+interface WrittenBranch extends Pick<JsonCall<TableRef, never>, 'branch' | 'idempotency'> {
+  readonly table: TableRef;
+}
+
+/** A route of an operation that changes one branch of a table, and answers with the version that it made. */
+export const writeRoute = <Deps, Command, Result extends WriteResult, Body extends TObject>(
+  make: (deps: Deps) => (command: Command, scope: RequestScope) => Promise<Result>,
+  { command, answers, fields, ...route }: WriteRoute<Command, Result, Body>,
+) =>
+  jsonRoute(make, {
+    ...route,
+    target: tableTarget,
+    isWrite: true,
+    branches: (_, branch) => [branch],
+    answers: Type.Object({ ...answers, ...writtenFields }),
+    async answer(operation, { target: table, branch, body, idempotency }, input) {
+      const result = await operation(command(body, { table, branch, idempotency }, input), input.scope);
+      return writeAnswer(input, result, fields?.(result, input) ?? {});
+    },
+  });
 
 /** The fields of a write's answer, which are noted for the audit record too. */
 export function writeAnswer({ context }: RouteInput, result: WriteResult, fields: Readonly<Record<string, unknown>>) {
@@ -188,22 +223,45 @@ export function writeAnswer({ context }: RouteInput, result: WriteResult, fields
     updatedRows: result.numUpdatedRows,
     deletedRows: result.numDeletedRows,
     transactionId,
-    ...(isReplay && { isReplay }),
   });
-  if (isReplay) context.setHeader('idempotency-replayed', 'true');
+  if (isReplay) noteReplay(context);
   return { ...fields, version, transaction_id: transactionId };
 }
 
-/** What an operation answered that answers each key once (`answeredOnce`). */
-export function onceAnswer<Result>(
-  { context }: RouteInput,
-  { result, isReplay }: { readonly result: Result; readonly isReplay: boolean },
-): Result {
-  if (isReplay) {
-    context.note({ isReplay });
-    context.setHeader('idempotency-replayed', 'true');
-  }
-  return result;
+/**
+ * A route of an operation that changes something else than rows or columns, and answers each key once. `answer` calls it with its command
+ * alone: the key, the scope and the note that an answer is an earlier one are added here.
+ */
+export function onceRoute<
+  Deps,
+  Command extends object,
+  Result,
+  Target,
+  Body extends TObject,
+  Value,
+  Query extends TProperties = NoQuery,
+>(
+  name: RepeatableOperation,
+  make: MakesUnkeyed<Deps, Command, Result>,
+  route: JsonRoute<(command: Command) => Promise<Result>, Target, Query, Body, Value>,
+) {
+  return jsonRoute(answeredOnce(name, make), {
+    keyedBy: 'Idempotency-Key',
+    ...route,
+    answer(operation, call, input) {
+      const once = async (command: Command): Promise<Result> => {
+        const { result, isReplay } = await operation({ ...command, idempotency: call.idempotency }, input.scope);
+        if (isReplay) noteReplay(input.context);
+        return result;
+      };
+      return route.answer(once, call, input);
+    },
+  });
+}
+
+function noteReplay(context: RouteInput['context']): void {
+  context.note({ isReplay: true });
+  context.setHeader('idempotency-replayed', 'true');
 }
 
 /** `x-request-id` only where the LanceDB SDKs repeat a request under it. */

@@ -57,7 +57,7 @@ export interface IdempotencyHeader {
 }
 
 /** What has a transaction record, and what only has an answer. */
-type RepeatableOperation =
+export type RepeatableOperation =
   | TransactionRecord['operation']
   | 'create_tag'
   | 'update_tag'
@@ -100,17 +100,17 @@ interface SoleResult<Result> {
   readonly result: Result;
 }
 
+/** Makes an operation that knows no keys. What it changes in the catalog it can record together with the answer, by `answered`. */
+export type MakesUnkeyed<Deps, Command, Result> = (
+  deps: Deps,
+) => (command: Command, scope: RequestScope, answered: AnswerOf<Result> | undefined) => Promise<Result>;
+
 /**
  * Makes an operation that answers each key once, of one that knows no keys: it is done, then its answer is recorded. What the first
  * request was asked from inside the operation, such as the right on the branch of a tag, a retry is not asked again.
  */
 export const answeredOnce =
-  <Deps, Command, Result>(
-    operation: RepeatableOperation,
-    make: (
-      deps: Deps,
-    ) => (command: Command, scope: RequestScope, answered: AnswerOf<Result> | undefined) => Promise<Result>,
-  ) =>
+  <Deps, Command, Result>(operation: RepeatableOperation, make: MakesUnkeyed<Deps, Command, Result>) =>
   (deps: Deps & { readonly idempotency: Idempotency }) => {
     const work = make(deps);
     return (command: Command & RepeatableCommand, scope: RequestScope): Promise<Replayable<SoleResult<Result>>> =>

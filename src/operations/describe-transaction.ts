@@ -46,7 +46,6 @@ const Transaction = Type.Object({ status: Type.String(), properties: StringMap }
 
 /** Which table a transaction belongs to only its record says: the policy is asked from inside the operation. */
 export const describeTransactionRoute = jsonRoute(describeTransaction, {
-  methods: ['POST'],
   path: '/v1/transaction/:id/describe',
   target: transactionTarget,
   action: 'DescribeTransaction',

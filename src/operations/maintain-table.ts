@@ -1,7 +1,6 @@
 import Type from 'typebox';
-import { jsonRoute, Nothing, onceAnswer } from '../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../endpoint/json-route.ts';
 import { tableTarget, visibleTo } from '../endpoint/route.ts';
-import { answeredOnce } from '../idempotency/idempotency.ts';
 import type { TableRef } from '../kernel/ids.ts';
 import type { JobReport } from '../maintenance/report.ts';
 import type { MaintenanceScheduler } from '../maintenance/scheduler.ts';
@@ -42,18 +41,15 @@ const Jobs = Type.Object({
  * An operation of this service only: the specification has none. Answers when all is done, without the jobs on branches that
  * the principal may not describe.
  */
-export const maintainTableRoute = jsonRoute(answeredOnce('maintain_table', maintainTable), {
-  methods: ['POST'],
+export const maintainTableRoute = onceRoute('maintain_table', maintainTable, {
   path: '/v1/table/:id/maintain',
   target: tableTarget,
-  needsOwner: true,
-  keyedBy: 'Idempotency-Key',
   action: 'MaintainTable',
   summary: 'Compacts a table, keeps its indexes up to date and prunes old versions now',
   answers: Jobs,
   body: Nothing,
-  answer: async (operation, { target: table, idempotency }, input) => {
-    const jobs = onceAnswer(input, await operation({ table, idempotency }, input.scope));
+  answer: async (operation, { target: table }, input) => {
+    const jobs = await operation({ table });
     const isVisible = visibleTo(input.access, table);
     return { jobs: jobs.filter(({ branch }) => isVisible(branch)).map(jobContents) };
   },

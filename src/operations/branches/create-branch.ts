@@ -1,9 +1,8 @@
 import Type from 'typebox';
 import type { OpenBranchCatalog } from '../../catalog/port.ts';
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { refuseBranch, tableTarget } from '../../endpoint/route.ts';
 import type { BranchRecovery } from '../../engine/port/engine.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { liesInFilesOf } from '../../kernel/branch-names.ts';
 import { LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
@@ -99,12 +98,9 @@ const CreateBranchBody = Type.Object({
 });
 
 /** The parent must be allowed too: what it holds can be read in the new branch. */
-export const createBranchRoute = jsonRoute(answeredOnce('create_branch', createBranch), {
-  methods: ['POST'],
+export const createBranchRoute = onceRoute('create_branch', createBranch, {
   path: '/v1/table/:id/branches/create',
   target: tableTarget,
-  needsOwner: true,
-  keyedBy: 'Idempotency-Key',
   action: 'CreateTableBranch',
   summary: 'Creates a branch',
   answers: Nothing,
@@ -113,15 +109,13 @@ export const createBranchRoute = jsonRoute(answeredOnce('create_branch', createB
     refuseBranch(branch);
     return [parseNewBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
   },
-  answer: async (operation, { target: table, body, idempotency }, input) => {
-    const command = {
+  answer: async (operation, { target: table, body }) => {
+    await operation({
       table,
       name: parseNewBranchName(body.name, 'name'),
       fromBranch: parseBranch(body.from_branch, 'from_branch'),
       fromVersion: body.from_version,
-      idempotency,
-    };
-    onceAnswer(input, await operation(command, input.scope));
+    });
     return {};
   },
 });

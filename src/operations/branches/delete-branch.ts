@@ -1,7 +1,6 @@
 import Type from 'typebox';
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { refuseBranch, tableTarget } from '../../endpoint/route.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { hasFolderOfDataset, isBelowMain, liesInFilesOf } from '../../kernel/branch-names.ts';
 import { LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
@@ -50,11 +49,9 @@ export const deleteBranch =
 
 const DeleteBranchBody = Type.Object({ name: Type.String() });
 
-export const deleteBranchRoute = jsonRoute(answeredOnce('delete_branch', deleteBranch), {
-  methods: ['POST'],
+export const deleteBranchRoute = onceRoute('delete_branch', deleteBranch, {
   path: '/v1/table/:id/branches/delete',
   target: tableTarget,
-  needsOwner: true,
   keyedBy: 'Idempotency-Key or x-request-id',
   action: 'DeleteTableBranch',
   summary: 'Deletes a branch',
@@ -64,9 +61,8 @@ export const deleteBranchRoute = jsonRoute(answeredOnce('delete_branch', deleteB
     refuseBranch(branch);
     return [parseBranchName(body.name, 'name')];
   },
-  answer: async (operation, { target: table, body, idempotency }, input) => {
-    const command = { table, name: parseBranchName(body.name, 'name'), idempotency };
-    onceAnswer(input, await operation(command, input.scope));
+  answer: async (operation, { target: table, body }) => {
+    await operation({ table, name: parseBranchName(body.name, 'name') });
     return {};
   },
 });

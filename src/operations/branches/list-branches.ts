@@ -48,7 +48,6 @@ const Branches = Type.Object({ branches: mapOf(Branch), ...nextPage });
 
 /** The right to list is checked on main, the right to see a branch on each. */
 export const listBranchesRoute = jsonRoute(listBranches, {
-  methods: ['POST'],
   path: '/v1/table/:id/branches/list',
   target: tableTarget,
   action: 'ListTableBranches',

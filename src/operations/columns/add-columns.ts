@@ -3,17 +3,17 @@ import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import { mostFields } from '../../arrow/schema/read-schema.ts';
 import type { Field, IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkStorableFields } from '../../arrow/schema/schema-rules.ts';
+import type { ChangeCommand } from '../../change/submit-change.ts';
 import { contentDecoder } from '../../endpoint/body/content-decoder.ts';
 import { ArrowStream, arrowStreamType } from '../../endpoint/description.ts';
-import { jsonRoute, repeatOf, Written, writeAnswer } from '../../endpoint/json-route.ts';
-import { jsonAnswer, type Offer, type Route, type RouteInput, tableTarget } from '../../endpoint/route.ts';
+import { repeatOf, writeAnswer, writeRoute } from '../../endpoint/json-route.ts';
+import { jsonAnswer, type Offer, type Route, type RouteInput } from '../../endpoint/route.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { ReadFilter } from '../../wire/merge-parameters.ts';
 import {
   authorized,
   type CheckedColumnStep,
-  type ColumnCommand,
   columnChange,
   isGiven,
   listOf,
@@ -28,7 +28,7 @@ export interface AddedColumn {
 }
 
 /** At least one column with its value, or the columns of a stream without rows, which are NULL in every row. */
-type AddColumnsCommand = ColumnCommand & ({ readonly columns: readonly AddedColumn[] } | { readonly source: IpcChunk });
+type AddColumnsCommand = ChangeCommand & ({ readonly columns: readonly AddedColumn[] } | { readonly source: IpcChunk });
 
 /** Adds columns to every row. */
 const addColumns = columnChange('add_columns', (command: AddColumnsCommand) =>
@@ -42,7 +42,7 @@ function ofValues(columns: readonly AddedColumn[]): CheckedColumnStep {
   const names = columns.map(({ name }) => name);
   checkColumnNames(names);
   return {
-    step: { step: { kind: 'add columns', columns }, file: undefined },
+    step: { kind: 'add columns', columns },
     check: (schema) => requireNew(schema, names, names.length),
   };
 }
@@ -55,7 +55,8 @@ function ofNulls({ schema: { fields }, rows, file }: IpcChunk): CheckedColumnSte
   const required = fields.find(({ nullable }) => !nullable);
   if (required !== undefined) throw refuseColumn([required.name], 'must be nullable: it is NULL in every row');
   return {
-    step: { step: { kind: 'add null columns' }, file },
+    step: { kind: 'add null columns' },
+    file,
     check: (schema) => requireNew(schema, names, countFields(fields)),
   };
 }
@@ -100,20 +101,12 @@ const addColumnsPath = '/v1/table/:id/add_columns';
 
 type AddColumns = ReturnType<typeof addColumns>;
 
-const addByExpression = jsonRoute(addColumns, {
-  methods: ['POST'],
+const addByExpression = writeRoute(addColumns, {
   path: addColumnsPath,
-  target: tableTarget,
   action: 'AlterTableAddColumns',
   summary: 'Adds columns',
-  answers: Written,
   body: AddColumnsBody,
-  isWrite: true,
-  branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
-    const columns = readNewColumns(body, input.readFilter);
-    return writeAnswer(input, await operation({ table, branch, columns, idempotency }, input.scope), {});
-  },
+  command: (body, on, { readFilter }) => ({ ...on, columns: readNewColumns(body, readFilter) }),
 });
 
 /** The body is an Arrow stream that holds a schema alone. */

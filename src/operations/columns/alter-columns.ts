@@ -2,12 +2,11 @@ import Type, { type Static } from 'typebox';
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkNames } from '../../arrow/schema/schema-rules.ts';
-import { jsonRoute, Written, writeAnswer } from '../../endpoint/json-route.ts';
-import { tableTarget } from '../../endpoint/route.ts';
+import type { ChangeCommand } from '../../change/submit-change.ts';
+import { writeRoute } from '../../endpoint/json-route.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import {
   type CheckedColumnStep,
-  type ColumnCommand,
   columnChange,
   isGiven,
   listOf,
@@ -28,7 +27,7 @@ export interface Alteration {
   readonly dataType: string | undefined;
 }
 
-interface AlterColumnsCommand extends ColumnCommand {
+interface AlterColumnsCommand extends ChangeCommand {
   /** There is at least one. */
   readonly alterations: readonly Alteration[];
 }
@@ -39,7 +38,7 @@ const alterColumns = columnChange('alter_columns', ({ alterations }: AlterColumn
 export function alterationOf(alterations: readonly Alteration[]): CheckedColumnStep {
   const changes = alterations.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
   return {
-    step: { step: { kind: 'alter columns', alterations: changes }, file: undefined },
+    step: { kind: 'alter columns', alterations: changes },
     check: (schema) => requireAlterable(schema, alterations),
   };
 }
@@ -90,18 +89,10 @@ export function readAlterations({ alterations }: Static<typeof AlterColumnsBody>
   });
 }
 
-export const alterColumnsRoute = jsonRoute(alterColumns, {
-  methods: ['POST'],
+export const alterColumnsRoute = writeRoute(alterColumns, {
   path: '/v1/table/:id/alter_columns',
-  target: tableTarget,
   action: 'AlterTableAlterColumns',
   summary: 'Renames columns, and changes their types',
-  answers: Written,
   body: AlterColumnsBody,
-  isWrite: true,
-  branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
-    const alterations = readAlterations(body);
-    return writeAnswer(input, await operation({ table, branch, alterations, idempotency }, input.scope), {});
-  },
+  command: (body, on) => ({ ...on, alterations: readAlterations(body) }),
 });

@@ -4,25 +4,12 @@ import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import type { Action } from '../../auth/policy/actions.ts';
 import type { WriteOperation } from '../../catalog/port.ts';
 import type { StepWithFile } from '../../change/change-request.ts';
-import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { type ChangeCommand, changeOperation } from '../../change/submit-change.ts';
 import { queryBranch, type RouteInput, tableTarget } from '../../endpoint/route.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
 import { readDelimiter } from '../../wire/identifiers.ts';
 
-export type ColumnDeps = ChangeDeps & { readonly idempotency: Idempotency };
-
-/** What every change of columns says. */
-export interface ColumnCommand {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
-  readonly idempotency: IdempotencyHeader | undefined;
-}
-
-export interface CheckedColumnStep {
-  readonly step: StepWithFile;
+export interface CheckedColumnStep extends StepWithFile {
   /** Throws what refuses the change of columns like these. */
   readonly check: (schema: Schema) => void;
 }
@@ -31,18 +18,16 @@ export interface CheckedColumnStep {
  * An operation that changes columns. They are checked before the change waits for the branch, and again once it has it, since others
  * change them too.
  */
-export const columnChange =
-  <Command extends ColumnCommand>(operation: WriteOperation, stepOf: (command: Command) => CheckedColumnStep) =>
-  ({ idempotency, ...deps }: ColumnDeps) =>
-  (command: Command, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
-    idempotency.once(operation, command, scope, async (keyed) => {
-      const { branch } = command;
-      const { step, check } = stepOf(command);
-      const table = await deps.access.findCreated(command.table);
-      const checked = await deps.access.read(table, branch, undefined, (dataset) => dataset.schema());
-      check(checked);
-      return submitChange(deps, { operation, table, branch, steps: [step], fit: { checked, check } }, scope, keyed);
-    });
+export const columnChange = <Command extends ChangeCommand>(
+  operation: WriteOperation,
+  stepOf: (command: Command) => CheckedColumnStep,
+) =>
+  changeOperation(operation, async (command: Command, table, { access }) => {
+    const { check, ...step } = stepOf(command);
+    const checked = await access.read(table, command.branch, undefined, (dataset) => dataset.schema());
+    check(checked);
+    return { steps: [step], fit: { checked, check } };
+  });
 
 /** `TableColumnNotFound`. `parameter` names what the path is from. */
 export function requireColumn(schema: Schema, path: FieldPath, parameter: string): Field {

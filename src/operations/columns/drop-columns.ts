@@ -1,12 +1,11 @@
 import Type, { type Static } from 'typebox';
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
-import { jsonRoute, Written, writeAnswer } from '../../endpoint/json-route.ts';
-import { tableTarget } from '../../endpoint/route.ts';
+import type { ChangeCommand } from '../../change/submit-change.ts';
+import { writeRoute } from '../../endpoint/json-route.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import {
   type CheckedColumnStep,
-  type ColumnCommand,
   columnChange,
   listOf,
   mapFields,
@@ -14,7 +13,7 @@ import {
   requireOnce,
 } from './change-columns.ts';
 
-interface DropColumnsCommand extends ColumnCommand {
+interface DropColumnsCommand extends ChangeCommand {
   /** There is at least one. */
   readonly columns: readonly FieldPath[];
 }
@@ -23,7 +22,7 @@ interface DropColumnsCommand extends ColumnCommand {
 const dropColumns = columnChange('drop_columns', ({ columns }: DropColumnsCommand) => removalOf(columns));
 
 export const removalOf = (columns: readonly FieldPath[]): CheckedColumnStep => ({
-  step: { step: { kind: 'drop columns', columns: columns.map(formatFieldPath) }, file: undefined },
+  step: { kind: 'drop columns', columns: columns.map(formatFieldPath) },
   check: (schema) => requireDroppable(schema, columns),
 });
 
@@ -41,18 +40,10 @@ export const DropColumnsBody = Type.Object({ columns: listOf(Type.String()) });
 export const readColumnPaths = ({ columns }: Static<typeof DropColumnsBody>): readonly FieldPath[] =>
   columns.map((text, index) => parseFieldPath(text, `columns[${index}]`));
 
-export const dropColumnsRoute = jsonRoute(dropColumns, {
-  methods: ['POST'],
+export const dropColumnsRoute = writeRoute(dropColumns, {
   path: '/v1/table/:id/drop_columns',
-  target: tableTarget,
   action: 'AlterTableDropColumns',
   summary: 'Drops columns',
-  answers: Written,
   body: DropColumnsBody,
-  isWrite: true,
-  branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
-    const columns = readColumnPaths(body);
-    return writeAnswer(input, await operation({ table, branch, columns, idempotency }, input.scope), {});
-  },
+  command: (body, on) => ({ ...on, columns: readColumnPaths(body) }),
 });

@@ -8,17 +8,14 @@ import {
 } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { checkStorableMetadata } from '../../arrow/schema/schema-rules.ts';
-import type { ChangeResult } from '../../change/submit-change.ts';
-import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
-import { tableTarget } from '../../endpoint/route.ts';
+import type { ChangeCommand, ChangeDeps, ChangeResult } from '../../change/submit-change.ts';
+import { writeRoute } from '../../endpoint/json-route.ts';
 import type { Replayable } from '../../idempotency/idempotency.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import { mapOf, StringMap } from '../../wire/json-body.ts';
 import {
   type CheckedColumnStep,
-  type ColumnCommand,
-  type ColumnDeps,
   columnChange,
   listOf,
   mapFields,
@@ -36,7 +33,7 @@ export interface MetadataUpdate {
   readonly isWhole: boolean;
 }
 
-interface UpdateFieldMetadataCommand extends ColumnCommand {
+interface UpdateFieldMetadataCommand extends ChangeCommand {
   /** There is at least one. */
   readonly updates: readonly MetadataUpdate[];
 }
@@ -55,7 +52,7 @@ const changeMetadata = columnChange('update_field_metadata', ({ updates }: Updat
 
 /** Changes what columns say of themselves, such as which of them are the primary key. */
 const updateFieldMetadata =
-  (deps: ColumnDeps) =>
+  (deps: ChangeDeps) =>
   async (command: UpdateFieldMetadataCommand, scope: RequestScope): Promise<Replayable<UpdateFieldMetadataResult>> => {
     const result = await changeMetadata(deps)(command, scope);
     const schema = await schemaAfter(deps, command, result);
@@ -64,8 +61,8 @@ const updateFieldMetadata =
 
 /** The change is made and acknowledged by now, so no failure of this is one of the request (P6). */
 async function schemaAfter(
-  { access }: ColumnDeps,
-  { table, branch }: ColumnCommand,
+  { access }: ChangeDeps,
+  { table, branch }: ChangeCommand,
   { version }: ChangeResult,
 ): Promise<Schema | undefined> {
   try {
@@ -79,7 +76,7 @@ async function schemaAfter(
 export function metadataChangeOf(updates: readonly MetadataUpdate[]): CheckedColumnStep {
   const changes = updates.map(({ path, ...rest }) => ({ path: formatFieldPath(path), ...rest }));
   return {
-    step: { step: { kind: 'update field metadata', updates: changes }, file: undefined },
+    step: { kind: 'update field metadata', updates: changes },
     check: (schema) => requireStorable(schema, updates),
   };
 }
@@ -130,24 +127,12 @@ export const readMetadataUpdates = ({ updates }: Static<typeof UpdateFieldMetada
     return { path: parseFieldPath(path, `updates[${index}].path`), metadata, isWhole: replace ?? false };
   });
 
-const UpdatedFields = Type.Object({
-  ...writtenFields,
-  fields: Type.Optional(mapOf(StringMap)),
-});
-
-export const updateFieldMetadataRoute = jsonRoute(updateFieldMetadata, {
-  methods: ['POST'],
+export const updateFieldMetadataRoute = writeRoute(updateFieldMetadata, {
   path: '/v1/table/:id/update_field_metadata',
-  target: tableTarget,
   action: 'UpdateFieldMetadata',
   summary: 'Changes the metadata of columns',
-  answers: UpdatedFields,
   body: UpdateFieldMetadataBody,
-  isWrite: true,
-  branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
-    const updates = readMetadataUpdates(body);
-    const result = await operation({ table, branch, updates, idempotency }, input.scope);
-    return writeAnswer(input, result, result.fields === undefined ? {} : { fields: result.fields });
-  },
+  command: (body, on) => ({ ...on, updates: readMetadataUpdates(body) }),
+  answers: { fields: Type.Optional(mapOf(StringMap)) },
+  fields: ({ fields }) => ({ ...(fields && { fields }) }),
 });

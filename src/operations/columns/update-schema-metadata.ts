@@ -1,29 +1,22 @@
-import { type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { type ChangeCommand, changeOperation } from '../../change/submit-change.ts';
 import { commonParameters } from '../../endpoint/description.ts';
 import { repeatOf, writeAnswer } from '../../endpoint/json-route.ts';
 import { jsonAnswer, type Offer } from '../../endpoint/route.ts';
-import type { Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { areTexts, isObject } from '../../kernel/json-bounds.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
 import { parseJson, StringMap } from '../../wire/json-body.ts';
-import { authorized, type ColumnCommand, type ColumnDeps, requireFewTexts } from './change-columns.ts';
+import { authorized, requireFewTexts } from './change-columns.ts';
 
-interface UpdateSchemaMetadataCommand extends ColumnCommand {
+interface UpdateSchemaMetadataCommand extends ChangeCommand {
   /** All that the schema has afterwards. */
   readonly metadata: Readonly<Record<string, string>>;
 }
 
 /** Replaces the metadata of a table's schema. */
-const updateSchemaMetadata =
-  ({ idempotency, ...deps }: ColumnDeps) =>
-  (command: UpdateSchemaMetadataCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
-    idempotency.once('update_schema_metadata', command, scope, async (keyed) => {
-      const { branch, metadata } = command;
-      const table = await deps.access.findCreated(command.table);
-      const manifest = { kind: 'schema metadata', metadata } as const;
-      return submitChange(deps, { operation: 'update_schema_metadata', table, branch, manifest }, scope, keyed);
-    });
+const updateSchemaMetadata = changeOperation(
+  'update_schema_metadata',
+  async ({ metadata }: UpdateSchemaMetadataCommand) => ({ manifest: { kind: 'schema metadata', metadata } }),
+);
 
 /** The whole body is the metadata: any key may be in it. */
 function parseSchemaMetadata(text: string): Readonly<Record<string, string>> {

@@ -97,7 +97,6 @@ const jobsOfAll: Everywhere = async (own, others) => {
 
 /** Which table a job is of only the job says: the policy is asked from inside the operation. */
 export const describeJobRoute = jsonRoute(describeJob, {
-  methods: ['POST'],
   path: '/v1/jobs/describe',
   target: noTarget,
   action: 'DescribeTable',
@@ -117,7 +116,6 @@ export const describeJobRoute = jsonRoute(describeJob, {
 });
 
 export const listJobsRoute = jsonRoute(listJobs, {
-  methods: ['POST'],
   path: '/v1/jobs/list',
   target: noTarget,
   action: 'DescribeTable',
@@ -137,7 +135,6 @@ export const listJobsRoute = jsonRoute(listJobs, {
 
 /** Who may build an index of the branch may stop the build of one. */
 export const cancelJobRoute = jsonRoute(cancelJob, {
-  methods: ['POST'],
   path: '/v1/jobs/cancel',
   target: noTarget,
   action: 'CreateTableIndex',

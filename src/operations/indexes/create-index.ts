@@ -1,7 +1,8 @@
 import Type from 'typebox';
 import { type FieldPath, formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import { type DataType, elementOf, type Field, typeName } from '../../arrow/schema/schema.ts';
-import type { ChangeResult } from '../../change/submit-change.ts';
+import type { TableRecord } from '../../catalog/port.ts';
+import type { ChangeCommand, ChangeResult } from '../../change/submit-change.ts';
 import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
@@ -14,19 +15,17 @@ import {
   type VectorIndexType,
   type VectorOptions,
 } from '../../engine/port/index-spec.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
+import type { Idempotency, Replayable } from '../../idempotency/idempotency.ts';
 import type { IndexJobs } from '../../indexing/index-jobs.ts';
 import { requireFree } from '../../indexing/index-names.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
+import type { BranchName } from '../../kernel/ids.ts';
 import { firstOf, type RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import { CreateIndexBody, parseIndexOptions } from './index-options.ts';
 
-interface CreateIndexCommand {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
+interface CreateIndexCommand extends ChangeCommand {
   readonly column: FieldPath;
   /** `plainIndexName` by default. */
   readonly name: string | undefined;
@@ -34,7 +33,6 @@ interface CreateIndexCommand {
   /** It takes the place of a number of partitions. */
   readonly rowsPerPartition: number | undefined;
   readonly isReplacing: boolean;
-  readonly idempotency: IdempotencyHeader | undefined;
 }
 
 /** A job that is still running, or the transaction of one that has ended. */
@@ -51,7 +49,7 @@ export const createIndex =
       const { branch, column, options, isReplacing } = command;
       const table = await access.findCreated(command.table);
       const path = formatFieldPath(column);
-      const found = await access.onFilesOf(table, () => inspect(engine, { location: table.location, branch }));
+      const found = await lookAtBranch({ access, engine }, table, branch);
       const field = resolveField(found.schema, column);
       if (field === undefined) throw new LancegateError('TableColumnNotFound', `the table has no column ${path}`);
       requireIndexable(field, path, options);
@@ -86,14 +84,21 @@ interface CreateIndexDeps {
   readonly idempotency: Idempotency;
 }
 
-async function inspect(engine: Datasets, at: Parameters<Datasets['open']>[0]) {
-  const dataset = await engine.open(at);
-  try {
-    const { rows, indexes } = await dataset.layout();
-    return { schema: await dataset.schema(), rows, indexes };
-  } finally {
-    dataset.close();
-  }
+/** What the newest version of a branch has: its columns, the number of its rows, its indexes. */
+export function lookAtBranch(
+  { access, engine }: Pick<CreateIndexDeps, 'access' | 'engine'>,
+  table: TableRecord,
+  branch: BranchName | undefined,
+) {
+  return access.onFilesOf(table, async () => {
+    const dataset = await engine.open({ location: table.location, branch });
+    try {
+      const { rows, indexes } = await dataset.layout();
+      return { schema: await dataset.schema(), rows, indexes };
+    } finally {
+      dataset.close();
+    }
+  });
 }
 
 function requireName(name: string): void {
@@ -114,7 +119,6 @@ const CreateIndexAnswer = Type.Partial(Type.Object({ ...writtenFields, job_id: T
 
 const creationOf = (path: '/v1/table/:id/create_index' | '/v1/table/:id/create_scalar_index') =>
   jsonRoute(createIndex, {
-    methods: ['POST'],
     path,
     target: tableTarget,
     action: 'CreateTableIndex',

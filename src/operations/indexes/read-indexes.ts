@@ -99,7 +99,6 @@ const IndexStatsAnswer = Type.Object({
 
 /** Every listed index is whole: one that is being built is in no version. */
 export const listIndexesRoute = jsonRoute(listIndexes, {
-  methods: ['POST'],
   path: '/v1/table/:id/index/list',
   target: tableTarget,
   action: 'ListTableIndices',
@@ -131,7 +130,6 @@ export const listIndexesRoute = jsonRoute(listIndexes, {
 });
 
 export const indexStatsRoute = jsonRoute(indexStatistics, {
-  methods: ['POST'],
   path: '/v1/table/:id/index/:index/stats',
   target: tableTarget,
   action: 'DescribeTableIndexStats',
@@ -153,7 +151,6 @@ export const indexStatsRoute = jsonRoute(indexStatistics, {
 });
 
 export const prewarmIndexRoute = jsonRoute(prewarmIndex, {
-  methods: ['POST'],
   path: '/v1/table/:id/index/:index/prewarm',
   target: tableTarget,
   action: 'PrewarmTableIndex',

@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import type { AnswerOf, NamespaceCatalog, NamespaceRecord } from '../../catalog/port.ts';
 import { namespaceAlreadyExists } from '../../catalog/refusals.ts';
-import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { onceRoute } from '../../endpoint/json-route.ts';
 import { namespaceTarget } from '../../endpoint/route.ts';
-import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { NamespacePath, Properties } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -65,20 +65,17 @@ async function createOrFind(
 
 const CreateNamespaceBody = Type.Object({ mode: choiceOf(createModes), properties: Type.Optional(StringMap) });
 
-export const createNamespaceRoute = jsonRoute(answeredOnce('create_namespace', createNamespace), {
-  methods: ['POST'],
+export const createNamespaceRoute = onceRoute('create_namespace', createNamespace, {
   path: '/v1/namespace/:id/create',
   target: namespaceTarget,
-  keyedBy: 'Idempotency-Key',
   action: 'CreateNamespace',
   summary: 'Creates a namespace',
   answers: NamespaceProperties,
   body: CreateNamespaceBody,
   audit: ({ mode }) => ({ mode: parseChoice(mode, 'mode', createModes) }),
-  answer: async (operation, { target: namespace, body, idempotency }, input) => {
+  answer: async (operation, { target: namespace, body }, input) => {
     const mode = parseChoice(body.mode, 'mode', createModes);
     const requireDescribe = () => input.access.require('DescribeNamespace', { kind: 'namespace', path: namespace });
-    const command = { namespace, mode, properties: body.properties ?? {}, requireDescribe, idempotency };
-    return { properties: onceAnswer(input, await operation(command, input.scope)) };
+    return { properties: await operation({ namespace, mode, properties: body.properties ?? {}, requireDescribe }) };
   },
 });

@@ -31,7 +31,6 @@ const namespaceExists =
 export const NamespaceProperties = Type.Object({ properties: StringMap });
 
 export const describeNamespaceRoute = jsonRoute(describeNamespace, {
-  methods: ['POST'],
   path: '/v1/namespace/:id/describe',
   target: namespaceTarget,
   action: 'DescribeNamespace',
@@ -42,7 +41,6 @@ export const describeNamespaceRoute = jsonRoute(describeNamespace, {
 });
 
 export const namespaceExistsRoute = jsonRoute(namespaceExists, {
-  methods: ['POST'],
   path: '/v1/namespace/:id/exists',
   target: namespaceTarget,
   action: 'NamespaceExists',

@@ -1,8 +1,7 @@
 import Type from 'typebox';
 import type { AnswerOf, NamespaceCatalog, TableCatalog } from '../../catalog/port.ts';
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { namespaceTarget } from '../../endpoint/route.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import type { NamespacePath, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -95,23 +94,20 @@ const DropNamespaceBody = Type.Object({ mode: choiceOf(dropModes), behavior: cho
 const dropTreeOf = (deps: OperationDeps) => dropNamespace(deps, dropTable(deps));
 
 /** Clients parse the body also where nothing was there to drop, so it is never 204. */
-export const dropNamespaceRoute = jsonRoute(answeredOnce('drop_namespace', dropTreeOf), {
-  methods: ['POST'],
+export const dropNamespaceRoute = onceRoute('drop_namespace', dropTreeOf, {
   path: '/v1/namespace/:id/drop',
   target: namespaceTarget,
-  keyedBy: 'Idempotency-Key',
   action: 'DropNamespace',
   summary: 'Drops a namespace',
   answers: Nothing,
   body: DropNamespaceBody,
   audit: ({ behavior }) => ({ mode: parseChoice(behavior, 'behavior', dropBehaviors) }),
-  answer: async (operation, { target: namespace, body, idempotency }, input) => {
+  answer: async (operation, { target: namespace, body }, input) => {
     const { access, context, database } = input;
     if (database.shownNamespace(namespace).length === 0) throw invalidInput('The root namespace cannot be dropped.');
     let droppedTables = 0;
-    const command: Parameters<typeof operation>[0] = {
+    await operation({
       namespace,
-      idempotency,
       mode: parseChoice(body.mode, 'mode', dropModes),
       behavior: parseChoice(body.behavior, 'behavior', dropBehaviors),
       mayDrop: (item) => {
@@ -122,8 +118,7 @@ export const dropNamespaceRoute = jsonRoute(answeredOnce('drop_namespace', dropT
         droppedTables += 1;
         context.note({ droppedTables });
       },
-    };
-    onceAnswer(input, await operation(command, input.scope));
+    });
     return {};
   },
 });

@@ -2,15 +2,11 @@ import Type, { type Static } from 'typebox';
 import { formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { StepWithFile } from '../../change/change-request.ts';
-import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
-import { jsonRoute, writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
-import { tableTarget } from '../../endpoint/route.ts';
+import { type ChangeCommand, changeOperation } from '../../change/submit-change.ts';
+import { writeRoute } from '../../endpoint/json-route.ts';
 import type { NewValue } from '../../engine/port/change.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
-import type { RequestScope } from '../../kernel/request-scope.ts';
 import { noLimits, TokenReader } from '../../sql/tokens.ts';
 import { Count } from '../../wire/json-body.ts';
 import type { ReadFilter } from '../../wire/merge-parameters.ts';
@@ -29,23 +25,11 @@ export interface RowsUpdate {
   readonly updates: readonly ColumnUpdate[];
 }
 
-interface UpdateRowsCommand extends RowsUpdate {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
-  readonly idempotency: IdempotencyHeader | undefined;
-}
-
 /** Updates the rows of which the predicate is true. Where there is none, no version is made. */
-const updateRows =
-  ({ idempotency, ...deps }: ChangeDeps & { readonly idempotency: Idempotency }) =>
-  (command: UpdateRowsCommand, scope: RequestScope): Promise<Replayable<ChangeResult>> =>
-    idempotency.once('update', command, scope, async (keyed) => {
-      const { branch } = command;
-      const table = await deps.access.findCreated(command.table);
-      const schema = await deps.access.read(table, branch, undefined, (dataset) => dataset.schema());
-      const steps = [updateOf(command, schema)];
-      return submitChange(deps, { operation: 'update', table, branch, steps }, scope, keyed);
-    });
+const updateRows = changeOperation('update', async (command: ChangeCommand & RowsUpdate, table, { access }) => {
+  const schema = await access.read(table, command.branch, undefined, (dataset) => dataset.schema());
+  return { steps: [updateOf(command, schema)] };
+});
 
 export const UpdateBody = Type.Object({
   predicate: Type.Optional(Type.String()),
@@ -54,24 +38,16 @@ export const UpdateBody = Type.Object({
 });
 
 /** The LanceDB SDKs get `rows_updated` in place of `updated_rows`: with both names they would fail after the commit. */
-const UpdatedRows = Type.Object({ updated_rows: Count, ...writtenFields });
-
-export const updateRowsRoute = jsonRoute(updateRows, {
-  methods: ['POST'],
+export const updateRowsRoute = writeRoute(updateRows, {
   path: '/v1/table/:id/update',
-  target: tableTarget,
   action: 'UpdateTable',
   summary: 'Updates the rows that a condition holds for',
-  answers: UpdatedRows,
   body: UpdateBody,
-  isWrite: true,
-  branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
-    const update = readUpdate(body, input.readFilter);
-    const result = await operation({ table, branch, ...update, idempotency }, input.scope);
-    const rows = { [input.hasTrailingSlash ? 'rows_updated' : 'updated_rows']: result.numUpdatedRows };
-    return writeAnswer(input, result, rows);
-  },
+  command: (body, on, { readFilter }) => ({ ...on, ...readUpdate(body, readFilter) }),
+  answers: { updated_rows: Count },
+  fields: ({ numUpdatedRows }, { hasTrailingSlash }) => ({
+    [hasTrailingSlash ? 'rows_updated' : 'updated_rows']: numUpdatedRows,
+  }),
 });
 
 export function readUpdate(body: Static<typeof UpdateBody>, readFilter: ReadFilter): RowsUpdate {
@@ -101,7 +77,7 @@ export function updateOf({ predicate: where, updates }: RowsUpdate, schema: Sche
   if (twice !== undefined) throw invalidInput(`updates: column ${twice.column} is given twice`);
   const [first = [], ...laterRounds] = roundsOf(set);
   const step = { kind: 'update', where, set: first, ...(laterRounds.length > 0 && { laterRounds }) } as const;
-  return { step, file: undefined };
+  return { step };
 }
 
 /** The engine updates whole columns only. */

@@ -6,10 +6,9 @@ import Type from 'typebox';
 import type { AnswerOf, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
-import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { Locations } from '../../engine/port/engine.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -134,25 +133,20 @@ const ClonedTable = Type.Object({ location: Type.String() });
  * Needs the right on the new table and on the source. `is_shallow` changes nothing: the clone takes no space, as a shallow one,
  * and does not depend on the source, as a deep one.
  */
-export const cloneTableRoute = jsonRoute(answeredOnce('clone_table', cloneTable), {
-  methods: ['POST'],
+export const cloneTableRoute = onceRoute('clone_table', cloneTable, {
   path: '/v1/table/:id/clone',
   target: tableTarget,
-  needsOwner: true,
   makesTable: true,
-  keyedBy: 'Idempotency-Key',
   action: 'CloneTable',
   summary: 'Makes a new table of what another one holds',
   answers: ClonedTable,
   body: CloneBody,
   audit: ({ source_location: location }) => ({ location }),
-  answer: async (operation, { target: table, body, idempotency }, input) => {
-    const { access, scope } = input;
+  answer: async (operation, { target: table, body }, { access }) => {
     const { source_location: sourceLocation, source_version: sourceVersion, source_tag: sourceTag } = body;
     const mayClone = (source: TableRef, branch: BranchName | undefined) =>
       access.needs('CloneTable', { kind: 'table', table: source }, branch);
-    const command = { table, sourceLocation, sourceVersion, sourceTag, mayClone, idempotency };
-    const { location } = onceAnswer(input, await operation(command, scope));
+    const { location } = await operation({ table, sourceLocation, sourceVersion, sourceTag, mayClone });
     return { location };
   },
 });

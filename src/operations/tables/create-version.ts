@@ -1,13 +1,12 @@
 import Type, { type Static } from 'typebox';
-import { type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
+import { type ChangeCommand, type ChangeDeps, type ChangeResult, submitChange } from '../../change/submit-change.ts';
 import { jsonRoute, writeAnswer } from '../../endpoint/json-route.ts';
 import { noTarget, tableTarget } from '../../endpoint/route.ts';
 import type { ProposedManifest } from '../../engine/port/change.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
-import type { Idempotency, IdempotencyHeader, Replayable } from '../../idempotency/idempotency.ts';
+import type { Replayable } from '../../idempotency/idempotency.ts';
 import { newTransactionId } from '../../kernel/clock.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import { principalKey, type RequestScope } from '../../kernel/request-scope.ts';
 import { branchOfDeclared, requireCreated } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
@@ -19,16 +18,12 @@ import { describeVersion, type ListedVersion, TableVersion, tableVersion } from 
 interface Deps extends ChangeDeps {
   readonly engine: Locations & Pick<Datasets, 'makeFirst'>;
   readonly locks: TableLocks;
-  readonly idempotency: Idempotency;
 }
 
 type Proposal = Omit<ProposedManifest, 'kind'>;
 
-export interface CreateVersionCommand {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
+export interface CreateVersionCommand extends ChangeCommand {
   readonly proposed: Proposal;
-  readonly idempotency: IdempotencyHeader | undefined;
 }
 
 type CreatedVersion = Replayable<ChangeResult> & { readonly listed: ListedVersion };
@@ -39,9 +34,9 @@ type CreatedVersion = Replayable<ChangeResult> & { readonly listed: ListedVersio
  * another commit's. `Internal` where the version was made and cannot be read: a retry may find that pruning has removed it.
  */
 const createVersion =
-  ({ idempotency, ...deps }: Deps) =>
+  (deps: Deps) =>
   async (command: CreateVersionCommand, scope: RequestScope): Promise<CreatedVersion> => {
-    const made = await idempotency.once('create_version', command, scope, async (keyed) => {
+    const made = await deps.idempotency.once('create_version', command, scope, async (keyed) => {
       const { branch, proposed } = command;
       const table = await deps.access.find(command.table);
       if (table.state === 'declared') return createFirst(deps, command, scope);
@@ -60,7 +55,7 @@ const createVersion =
  * process ends in between, the next look at the table finds what is there.
  */
 async function createFirst(
-  { access, locks, engine, newId }: Omit<Deps, 'idempotency'>,
+  { access, locks, engine, newId }: Deps,
   { table, branch, proposed }: CreateVersionCommand,
   scope: RequestScope,
 ): Promise<ChangeResult> {
@@ -110,7 +105,6 @@ const ProposedVersion = Type.Object(proposedFields);
 
 /** The program has written the files of the version and its manifest, and the service makes it the next version. */
 export const createVersionRoute = jsonRoute(createVersion, {
-  methods: ['POST'],
   path: '/v1/table/:id/version/create',
   target: tableTarget,
   action: 'CreateTableVersion',
@@ -129,7 +123,6 @@ export const createVersionRoute = jsonRoute(createVersion, {
 
 /** The specification wants all versions or none, and a version of one table is all that can be made at once. */
 export const createVersionsRoute = jsonRoute(createVersions, {
-  methods: ['POST'],
   path: '/v1/table/version/batch-create',
   target: noTarget,
   action: 'CreateTableVersion',

@@ -1,10 +1,10 @@
 import Type from 'typebox';
 import type { AnswerOf, CreationCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import { newLocation } from '../../create/table-location.ts';
-import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { Locations } from '../../engine/port/engine.ts';
-import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
@@ -53,20 +53,16 @@ const DeclaredTable = Type.Object({
   managed_versioning: Type.Optional(Type.Boolean()),
 });
 
-export const declareTableRoute = jsonRoute(answeredOnce('declare_table', declareTable), {
-  methods: ['POST'],
+export const declareTableRoute = onceRoute('declare_table', declareTable, {
   path: '/v1/table/:id/declare',
   target: tableTarget,
-  needsOwner: true,
   makesTable: true,
-  keyedBy: 'Idempotency-Key',
   action: 'DeclareTable',
   summary: 'Reserves the name of a table that has no rows yet',
   answers: DeclaredTable,
   body: DeclareBody,
-  answer: async (operation, { target: table, body: { location, properties = {} }, idempotency }, input) => {
-    const command = { table, location, properties, idempotency };
-    const declared = onceAnswer(input, await operation(command, input.scope));
+  answer: async (operation, { target: table, body: { location, properties = {} } }) => {
+    const declared = await operation({ table, location, properties });
     return {
       location: declared.location,
       storage_options: declared.storageOptions,

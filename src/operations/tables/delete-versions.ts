@@ -1,8 +1,7 @@
 import Type from 'typebox';
-import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { VersionRange } from '../../engine/port/upkeep.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { MaintenanceScheduler } from '../../maintenance/scheduler.ts';
@@ -34,24 +33,21 @@ const deleteVersions =
 const Range = Type.Object({ start_version: Type.Integer({ minimum: 0 }), end_version: Type.Integer({ minimum: -1 }) });
 
 /** The specification has records of versions, apart from the table's files; here a version goes with its files. */
-export const deleteVersionsRoute = jsonRoute(answeredOnce('delete_versions', deleteVersions), {
-  methods: ['POST'],
+export const deleteVersionsRoute = onceRoute('delete_versions', deleteVersions, {
   path: '/v1/table/:id/version/delete',
   target: tableTarget,
-  needsOwner: true,
-  keyedBy: 'Idempotency-Key',
   action: 'BatchDeleteTableVersions',
   summary: 'Removes versions of a table that nothing needs, before their retention ends',
   answers: Type.Object({ deleted_count: Count }),
   // More are refused; ranges that meet can be given as one.
   body: Type.Object({ ranges: Type.Array(Range, { maxItems: 1_000 }) }),
   branches: (_, branch) => [branch],
-  answer: async (operation, { target: table, branch, body, idempotency }, input) => {
+  answer: async (operation, { target: table, branch, body }, input) => {
     const ranges = body.ranges.map(({ start_version: from, end_version: end }) => ({
       from,
       before: end === -1 ? Number.POSITIVE_INFINITY : end,
     }));
-    const deletedVersions = onceAnswer(input, await operation({ table, branch, ranges, idempotency }, input.scope));
+    const deletedVersions = await operation({ table, branch, ranges });
     input.context.note({ deletedVersions });
     return { deleted_count: deletedVersions };
   },

@@ -120,7 +120,6 @@ const DescribeAnswer = Type.Object({
  * nothing; generated clients send their defaults in the body beside other values in the query, which win.
  */
 export const describeTableRoute = jsonRoute(describeTable, {
-  methods: ['POST'],
   path: '/v1/table/:id/describe',
   target: tableTarget,
   action: 'DescribeTable',
@@ -159,7 +158,6 @@ const describe = ({ table, location, properties, storageOptions, created }: Tabl
 const ExistsBody = Type.Object({ version: Type.Optional(Version) });
 
 export const tableExistsRoute = jsonRoute(tableExists, {
-  methods: ['POST'],
   path: '/v1/table/:id/exists',
   target: tableTarget,
   action: 'TableExists',

@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import type { AnswerOf, TableCatalog, TableRecord } from '../../catalog/port.ts';
 import type { TableMaker } from '../../create/table-maker.ts';
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { type RouteInput, tableTarget } from '../../endpoint/route.ts';
-import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -70,32 +70,24 @@ const GoneTable = Type.Object({
   properties: StringMap,
 });
 
-export const dropTableRoute = jsonRoute(answeredOnce('drop_table', dropTable), {
-  methods: ['POST'],
+export const dropTableRoute = onceRoute('drop_table', dropTable, {
   path: '/v1/table/:id/drop',
   target: tableTarget,
-  needsOwner: true,
-  keyedBy: 'Idempotency-Key',
   action: 'DropTable',
   summary: 'Drops a table and its files',
   answers: GoneTable,
   body: Nothing,
-  answer: async (operation, { target: table, idempotency }, input) =>
-    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input),
+  answer: async (operation, { target: table }, input) => goneTable(await operation({ table }), input),
 });
 
-export const deregisterTableRoute = jsonRoute(answeredOnce('deregister_table', deregisterTable), {
-  methods: ['POST'],
+export const deregisterTableRoute = onceRoute('deregister_table', deregisterTable, {
   path: '/v1/table/:id/deregister',
   target: tableTarget,
-  needsOwner: true,
-  keyedBy: 'Idempotency-Key',
   action: 'DeregisterTable',
   summary: 'Forgets a table, and leaves its files',
   answers: GoneTable,
   body: Nothing,
-  answer: async (operation, { target: table, idempotency }, input) =>
-    goneTable(onceAnswer(input, await operation({ table, idempotency }, input.scope)), input),
+  answer: async (operation, { target: table }, input) => goneTable(await operation({ table }), input),
 });
 
 /** What it was like is for those who may describe it. */

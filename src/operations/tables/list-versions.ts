@@ -94,7 +94,6 @@ const Versions = Type.Object({ versions: Type.Array(TableVersion), ...nextPage }
  * last: they get the newest page in that order.
  */
 export const listVersionsRoute = jsonRoute(listVersions, {
-  methods: ['POST'],
   path: '/v1/table/:id/version/list',
   target: tableTarget,
   action: 'ListTableVersions',
@@ -113,7 +112,6 @@ export const listVersionsRoute = jsonRoute(listVersions, {
 });
 
 export const describeVersionRoute = jsonRoute(describeVersion, {
-  methods: ['POST'],
   path: '/v1/table/:id/version/describe',
   target: tableTarget,
   action: 'DescribeTableVersion',

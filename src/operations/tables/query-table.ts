@@ -81,7 +81,6 @@ const otherAnswers = [
 ];
 
 export const queryTableRoute = jsonRoute(queryTable, {
-  methods: ['POST'],
   path: '/v1/table/:id/query',
   target: tableTarget,
   action: 'QueryTable',
@@ -112,7 +111,6 @@ export const queryTableRoute = jsonRoute(queryTable, {
 const ExplainBody = Type.Object({ query: Type.Unknown(), verbose: Type.Optional(Type.Boolean()) });
 
 export const explainQueryRoute = jsonRoute(explainQuery, {
-  methods: ['POST'],
   path: '/v1/table/:id/explain_plan',
   target: tableTarget,
   action: 'ExplainTableQueryPlan',
@@ -144,7 +142,6 @@ const ExplainedQuery = Type.Object({ ...QueryBody.properties, ...Common.properti
 const BranchField = Type.Object({ branch: Type.Optional(Type.String()) });
 
 export const analyzeQueryRoute = jsonRoute(explainQuery, {
-  methods: ['POST'],
   path: '/v1/table/:id/analyze_plan',
   target: tableTarget,
   action: 'AnalyzeTableQueryPlan',

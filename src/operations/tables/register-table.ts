@@ -19,10 +19,10 @@ import type {
 } from '../../catalog/port.ts';
 import { tableAlreadyExists } from '../../catalog/refusals.ts';
 import { folderNamespace, mayBeShared, namespacesAround } from '../../create/table-location.ts';
-import { jsonRoute, onceAnswer } from '../../endpoint/json-route.ts';
+import { onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { Datasets, Locations, ResolvedLocation } from '../../engine/port/engine.ts';
-import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type Location, type NamespacePath, ownLocation, type Properties, type TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -176,33 +176,27 @@ const RegisterBody = Type.Object({
 
 const PlacedTable = Type.Object({ location: Type.String(), properties: StringMap });
 
-export const registerTableRoute = jsonRoute(answeredOnce('register_table', registerTable), {
-  methods: ['POST'],
+export const registerTableRoute = onceRoute('register_table', registerTable, {
   path: '/v1/table/:id/register',
   target: tableTarget,
-  needsOwner: true,
   makesTable: true,
-  keyedBy: 'Idempotency-Key',
   action: 'RegisterTable',
   summary: 'Gives a name to a table that is there already',
   answers: PlacedTable,
   body: RegisterBody,
   audit: ({ mode, location }) => ({ mode: parseChoice(mode, 'mode', registerModes), location }),
   furtherActions: ({ mode }) => (parseChoice(mode, 'mode', registerModes) === 'overwrite' ? ['DeregisterTable'] : []),
-  answer: async (operation, { target: table, body, idempotency }, input) => {
-    const { access } = input;
-    const command = {
+  answer: async (operation, { target: table, body }, { access }) => {
+    const { location, properties } = await operation({
       table,
       location: body.location,
       mode: parseChoice(body.mode, 'mode', registerModes),
       properties: body.properties ?? {},
-      idempotency,
       mayAdopt: (owner: LocationOwner) =>
         'table' in owner
           ? access.needs('RegisterTable', { kind: 'table', table: owner.table })
           : access.needs('RegisterTable', { kind: 'namespace', path: owner.namespace }),
-    };
-    const { location, properties } = onceAnswer(input, await operation(command, input.scope));
+    });
     return { location, properties };
   },
 });

@@ -1,9 +1,9 @@
 import Type from 'typebox';
 import { resourceUid } from '../../auth/policy/cedar-policy.ts';
 import type { AnswerOf, TableCatalog } from '../../catalog/port.ts';
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
-import { answeredBy, answeredOnce } from '../../idempotency/idempotency.ts';
+import { answeredBy } from '../../idempotency/idempotency.ts';
 import type { TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -55,23 +55,20 @@ const RenameBody = Type.Object({
 });
 
 /** Needs the right on both names. The LanceDB SDKs spell the field of the namespace in another way. */
-export const renameTableRoute = jsonRoute(answeredOnce('rename_table', renameTable), {
-  methods: ['POST'],
+export const renameTableRoute = onceRoute('rename_table', renameTable, {
   path: '/v1/table/:id/rename',
   target: tableTarget,
-  needsOwner: true,
-  keyedBy: 'Idempotency-Key',
   action: 'RenameTable',
   summary: 'Renames a table, or moves it to another namespace',
   answers: Nothing,
   body: RenameBody,
-  answer: async (operation, { target: table, body, idempotency }, input) => {
+  answer: async (operation, { target: table, body }, input) => {
     const { access, context, database } = input;
     const namespace = body.new_namespace_id ?? body.new_namespace ?? database.shownNamespace(table.namespace);
     const to = database.table(parseTableParts(namespace, body.new_table_name));
     context.note({ newTable: resourceUid({ kind: 'table', table: to }).id });
     access.require('RenameTable', { kind: 'table', table: to });
-    onceAnswer(input, await operation({ table, to, idempotency }, input.scope));
+    await operation({ table, to });
     return {};
   },
 });

@@ -1,6 +1,5 @@
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { showTable, type TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -27,21 +26,17 @@ const createTag =
 const tagExists = (table: TableRef, name: string): LancegateError =>
   new LancegateError('TableTagAlreadyExists', `table '${showTable(table)}' has a tag '${name}' already`);
 
-export const createTagRoute = jsonRoute(answeredOnce('create_tag', createTag), {
-  methods: ['POST'],
+export const createTagRoute = onceRoute('create_tag', createTag, {
   path: '/v1/table/:id/tags/create',
   target: tableTarget,
-  needsOwner: true,
-  keyedBy: 'Idempotency-Key',
   action: 'CreateTableTag',
   summary: 'Gives a version a name',
   answers: Nothing,
   body: VersionBody,
   branches: (_, branch) => [branch],
   audit: ({ tag, version }) => ({ tag, version }),
-  answer: async (operation, { target: table, branch, body: { tag, version }, idempotency }, input) => {
-    const command = { table, branch, tag: parseTagName(tag), version, idempotency };
-    onceAnswer(input, await operation(command, input.scope));
+  answer: async (operation, { target: table, branch, body: { tag, version } }) => {
+    await operation({ table, branch, tag: parseTagName(tag), version });
     return {};
   },
 });

@@ -1,6 +1,5 @@
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget, visibleTo } from '../../endpoint/route.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import {
@@ -25,11 +24,9 @@ const deleteTag =
     });
 
 /** Needs the right on the branch of the tag, and on the one that the request names, which is main where it names none. */
-export const deleteTagRoute = jsonRoute(answeredOnce('delete_tag', deleteTag), {
-  methods: ['POST'],
+export const deleteTagRoute = onceRoute('delete_tag', deleteTag, {
   path: '/v1/table/:id/tags/delete',
   target: tableTarget,
-  needsOwner: true,
   keyedBy: 'Idempotency-Key or x-request-id',
   action: 'DeleteTableTag',
   summary: 'Takes the name away',
@@ -37,11 +34,9 @@ export const deleteTagRoute = jsonRoute(answeredOnce('delete_tag', deleteTag), {
   body: NameBody,
   branches: (_, branch) => [branch],
   audit: ({ tag }) => ({ tag }),
-  answer: async (operation, { target: table, branch, body: { tag }, idempotency }, input) => {
-    const { access, scope } = input;
+  answer: async (operation, { target: table, branch, body: { tag } }, { access }) => {
     const requireOn = (of: BranchName | undefined) => access.require('DeleteTableTag', { kind: 'table', table }, of);
-    const command = { table, branch, tag, idempotency, visible: visibleTo(access, table), requireOn };
-    onceAnswer(input, await operation(command, scope));
+    await operation({ table, branch, tag, visible: visibleTo(access, table), requireOn });
     return {};
   },
 });

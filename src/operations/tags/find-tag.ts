@@ -15,7 +15,6 @@ export const findTag =
 const TaggedVersion = Type.Object({ version: Version, branch: Type.Optional(Type.String()) });
 
 export const tagVersionRoute = jsonRoute(findTag, {
-  methods: ['POST'],
   path: '/v1/table/:id/tags/version',
   target: tableTarget,
   action: 'GetTableTagVersion',

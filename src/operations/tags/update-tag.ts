@@ -1,6 +1,5 @@
-import { jsonRoute, Nothing, onceAnswer } from '../../endpoint/json-route.ts';
+import { Nothing, onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget, visibleTo } from '../../endpoint/route.ts';
-import { answeredOnce } from '../../idempotency/idempotency.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import {
@@ -26,11 +25,9 @@ const updateTag =
     });
 
 /** Needs the right on the branch that the tag comes to, and on the one that it leaves. */
-export const updateTagRoute = jsonRoute(answeredOnce('update_tag', updateTag), {
-  methods: ['POST'],
+export const updateTagRoute = onceRoute('update_tag', updateTag, {
   path: '/v1/table/:id/tags/update',
   target: tableTarget,
-  needsOwner: true,
   keyedBy: 'Idempotency-Key or x-request-id',
   action: 'UpdateTableTag',
   summary: 'Gives the name to another version',
@@ -38,12 +35,10 @@ export const updateTagRoute = jsonRoute(answeredOnce('update_tag', updateTag), {
   body: VersionBody,
   branches: (_, branch) => [branch],
   audit: ({ tag, version }) => ({ tag, version }),
-  answer: async (operation, { target: table, branch, body: { tag, version }, idempotency }, input) => {
-    const { access, scope } = input;
+  answer: async (operation, { target: table, branch, body: { tag, version } }, { access }) => {
     const requireOn = (leaving: BranchName | undefined) =>
       access.require('UpdateTableTag', { kind: 'table', table }, leaving);
-    const command = { table, branch, tag, version, idempotency, visible: visibleTo(access, table), requireOn };
-    onceAnswer(input, await operation(command, scope));
+    await operation({ table, branch, tag, version, visible: visibleTo(access, table), requireOn });
     return {};
   },
 });

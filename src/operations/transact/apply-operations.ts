@@ -5,7 +5,7 @@
 import Type from 'typebox';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Action, Resource } from '../../auth/policy/actions.ts';
-import { type ChangeDeps, submitChange } from '../../change/submit-change.ts';
+import { type ChangeDeps, changeOperation } from '../../change/submit-change.ts';
 import { contentDecoder } from '../../endpoint/body/content-decoder.ts';
 import { boundaryOf } from '../../endpoint/body/multipart.ts';
 import { ArrowStream, commonParameters } from '../../endpoint/description.ts';
@@ -13,7 +13,7 @@ import { writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
 import { headerText, jsonAnswer, type Offer, queryBranch, type RouteInput, tableTarget } from '../../endpoint/route.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
-import type { Idempotency, Keyed, Replayable } from '../../idempotency/idempotency.ts';
+import type { Replayable } from '../../idempotency/idempotency.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { TransactionId } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -26,12 +26,11 @@ import { PlannedOperation } from './operation-step.ts';
 import { TransactBody } from './transact-body.ts';
 import { type NamedOperation, sourceOf, type TransactCommand } from './transact-command.ts';
 
-type TransactDeps = ChangeDeps & {
-  readonly idempotency: Idempotency;
+interface TransactDeps extends ChangeDeps {
   readonly engine: Datasets;
   readonly keyHasher: KeyHasher;
   readonly metrics: Metrics;
-};
+}
 
 interface OperationTotals extends MergeTotals {
   readonly name: string;
@@ -47,11 +46,9 @@ interface TransactResult extends MergeTotals {
 const nothing: MergeTotals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
 
 const transact =
-  ({ idempotency, ...deps }: TransactDeps) =>
+  (deps: TransactDeps) =>
   async (command: TransactCommand, scope: RequestScope): Promise<Replayable<TransactResult>> => {
-    const { each = [], ...result } = await idempotency.once('transact', command, scope, (keyed) =>
-      run(deps, command, scope, keyed),
-    );
+    const { each = [], ...result } = await applyAll(deps)(command, scope);
     const operations = command.operations.map(({ name, does }, index) => {
       const { numInsertedRows, numUpdatedRows, numDeletedRows } = each[index] ?? nothing;
       return { name, operation: does.kind, numInsertedRows, numUpdatedRows, numDeletedRows };
@@ -60,15 +57,9 @@ const transact =
   };
 
 /** The sources are received completely before the request waits for a lock, so no other client waits on this client's network. */
-async function run(
-  deps: Omit<TransactDeps, 'idempotency'>,
-  command: TransactCommand,
-  scope: RequestScope,
-  keyed: Keyed | undefined,
-) {
+const applyAll = changeOperation('transact', async (command: TransactCommand, table, deps: TransactDeps, scope) => {
   const { access, metrics } = deps;
   const { branch } = command;
-  const table = await access.findCreated(command.table);
   const columns = await access.read(table, branch, undefined, (dataset) => dataset.columns());
   const steps = command.operations.map((operation) => new PlannedOperation(operation, { ...deps, branch, scope }));
   const foreseeable = thatFindTheTable(steps);
@@ -77,8 +68,8 @@ async function run(
   await metrics.writeStage('check', async () => {
     for (const step of foreseeable) await step.prepare(columns);
   });
-  return submitChange(deps, { operation: 'transact', table, branch, steps }, scope, keyed);
-}
+  return { steps };
+});
 
 /**
  * Those that find the columns of the table, up to the first that changes them: they are refused before the request waits for the

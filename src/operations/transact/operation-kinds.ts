@@ -154,8 +154,8 @@ export function received(source: IpcChunk | undefined): IpcChunk {
   return source;
 }
 
-function checked({ step, check }: CheckedColumnStep, schema: Schema): StepWithFile {
-  check(schema);
+function checked(step: CheckedColumnStep, schema: Schema): StepWithFile {
+  step.check(schema);
   return step;
 }
 

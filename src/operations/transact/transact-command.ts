@@ -1,10 +1,9 @@
 /** What one request of several operations asks for. */
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
-import type { IdempotencyHeader } from '../../idempotency/idempotency.ts';
+import type { ChangeCommand } from '../../change/submit-change.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { MergeFlags } from '../../merge/merge-command.ts';
 import type { AddedColumn } from '../columns/add-columns.ts';
 import type { Alteration } from '../columns/alter-columns.ts';
@@ -53,12 +52,9 @@ export interface NamedSource {
   readonly source: ArrowSource;
 }
 
-export interface TransactCommand {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
+export interface TransactCommand extends ChangeCommand {
   /** There is at least one. They are applied in their order. Each source that they name is named once. */
   readonly operations: readonly NamedOperation[];
   /** The sources as they arrive, each of which must be read before the next one: no other than those that are named. */
   readonly source: AsyncIterable<NamedSource>;
-  readonly idempotency: IdempotencyHeader | undefined;
 }
