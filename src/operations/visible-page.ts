@@ -33,3 +33,15 @@ export async function visiblePage<Row>(
   const last = items.at(-1);
   return { items, next: rows.length > page.limit && last !== undefined ? cursorOf(last) : undefined };
 }
+
+/** As `visiblePage`, of rows that are all there, by their names. */
+export function visiblePageByName<Row extends { readonly name: string }>(
+  page: Page,
+  rows: readonly Row[],
+  isVisible: (row: Row) => boolean,
+): Promise<Listing<Row>> {
+  const sorted = rows.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const fetch = async ({ after, limit }: Page) =>
+    sorted.filter(({ name }) => after === undefined || name > after).slice(0, limit);
+  return visiblePage(page, fetch, ({ name }) => name, isVisible);
+}

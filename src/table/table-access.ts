@@ -22,6 +22,13 @@ export interface TableDescription {
   readonly created: { readonly version: number; readonly schema: Schema } | undefined;
 }
 
+/** What a client asks to read: a branch at a version, or at the newest. */
+export interface ReadTarget {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly version?: number | undefined;
+}
+
 /** What `read` gives; `StorageUnavailable` where `read` would wait in vain. */
 export type WhileStorageAnswers = <Result>(read: () => Promise<Result>) => Promise<Result>;
 
@@ -143,6 +150,14 @@ export class TableAccess {
         dataset.close();
       }
     });
+  }
+
+  /** As `read`, once the table is found as by `findCreated`. */
+  async readCreated<Result>(
+    { table, branch, version }: ReadTarget,
+    read: (dataset: Snapshot & History & Indexed) => Promise<Result>,
+  ): Promise<Result> {
+    return this.read(await this.findCreated(table), branch, version, read);
   }
 
   /** As `onFilesOf`; `StorageUnavailable` as soon as it is known that the storage does not answer. */

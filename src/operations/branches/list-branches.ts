@@ -6,7 +6,7 @@ import type { BranchName, TableRef } from '../../kernel/ids.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, Version } from '../../wire/json-body.ts';
 import { type Page, readPage } from '../../wire/query-parameters.ts';
-import { type Listing, type Visible, visiblePage } from '../visible-page.ts';
+import { type Listing, type Visible, visiblePageByName } from '../visible-page.ts';
 
 interface ListBranchesCommand {
   readonly table: TableRef;
@@ -14,18 +14,12 @@ interface ListBranchesCommand {
   readonly visible: Visible<BranchName>;
 }
 
-/** They are listed by name. A parent that is not visible is not named. */
+/** A parent that is not visible is not named. */
 const listBranches =
   ({ access }: { readonly access: TableAccess }) =>
   async ({ table, page, visible }: ListBranchesCommand): Promise<Listing<StoredBranch>> => {
     const dataset = await access.latest(await access.findCreated(table), undefined);
-    const branches = [...(await dataset.listBranches())].sort((a, b) => (a.name < b.name ? -1 : 1));
-    const { items, next } = await visiblePage(
-      page,
-      async ({ after, limit }) => branches.filter(({ name }) => after === undefined || name > after).slice(0, limit),
-      ({ name }) => name,
-      ({ name }) => visible(name),
-    );
+    const { items, next } = await visiblePageByName(page, await dataset.listBranches(), ({ name }) => visible(name));
     // The version stays: the branch itself began at it.
     return {
       items: items.map((branch) =>

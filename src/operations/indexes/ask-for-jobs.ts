@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import type { Action } from '../../auth/policy/actions.ts';
 import type { Database } from '../../endpoint/database.ts';
 import { jsonRoute, Nothing } from '../../endpoint/json-route.ts';
 import { type Everywhere, jsonAnswer, noTarget, type RouteInput } from '../../endpoint/route.ts';
@@ -96,6 +97,11 @@ const jobsOfAll: Everywhere = async (own, others) => {
 };
 
 /** Which table a job is of only the job says: the policy is asked from inside the operation. */
+const mayAsk =
+  (how: 'needs' | 'allows', action: Action, { access, database }: RouteInput): JobVisible =>
+  ({ table, branch }) =>
+    database.holds(table) && access[how](action, { kind: 'table', table }, branch);
+
 export const describeJobRoute = jsonRoute(describeJob, {
   path: '/v1/jobs/describe',
   target: noTarget,
@@ -105,13 +111,9 @@ export const describeJobRoute = jsonRoute(describeJob, {
   answers: DescribedJob,
   everywhere: untilOneKnows,
   body: JobBody,
-  answer: async (operation, { body }, { access, database }) => {
-    const job = await operation({
-      id: body.job_id,
-      visible: ({ table, branch }) =>
-        database.holds(table) && access.needs('DescribeTable', { kind: 'table', table }, branch),
-    });
-    return { ...common(job), spec: specOf(job, database), ...ending(job) };
+  answer: async (operation, { body }, input) => {
+    const job = await operation({ id: body.job_id, visible: mayAsk('needs', 'DescribeTable', input) });
+    return { ...common(job), spec: specOf(job, input.database), ...ending(job) };
   },
 });
 
@@ -124,12 +126,9 @@ export const listJobsRoute = jsonRoute(listJobs, {
   answers: Jobs,
   everywhere: jobsOfAll,
   body: Nothing,
-  answer: async (operation, _call, { access, database }) => {
-    const jobs = await operation({
-      visible: ({ table, branch }) =>
-        database.holds(table) && access.allows('DescribeTable', { kind: 'table', table }, branch),
-    });
-    return { jobs: jobs.map((job) => listed(job, database)) };
+  answer: async (operation, _call, input) => {
+    const jobs = await operation({ visible: mayAsk('allows', 'DescribeTable', input) });
+    return { jobs: jobs.map((job) => listed(job, input.database)) };
   },
 });
 
@@ -143,16 +142,9 @@ export const cancelJobRoute = jsonRoute(cancelJob, {
   answers: Type.Object(jobFields),
   everywhere: untilOneKnows,
   body: JobBody,
-  answer: async (operation, { body }, input) => {
-    const job = await operation({ id: body.job_id, visible: mayCancel(input) });
-    return common(job);
-  },
+  answer: async (operation, { body }, input) =>
+    common(await operation({ id: body.job_id, visible: mayAsk('needs', 'CreateTableIndex', input) })),
 });
-
-const mayCancel =
-  ({ access, database }: RouteInput): Parameters<ReturnType<typeof cancelJob>>[0]['visible'] =>
-  ({ table, branch }) =>
-    database.holds(table) && access.needs('CreateTableIndex', { kind: 'table', table }, branch);
 
 const common = (job: IndexJob) => ({
   job_id: job.id,

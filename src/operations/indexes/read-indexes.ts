@@ -4,48 +4,31 @@ import { jsonRoute, Nothing } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { IndexDescription, IndexStatistics } from '../../engine/port/indexes.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
+import { showTable, type TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { TableAccess } from '../../table/table-access.ts';
+import type { ReadTarget, TableAccess } from '../../table/table-access.ts';
 import { Count, nextPage, pageFields, Version } from '../../wire/json-body.ts';
 import { type Page, readPage } from '../../wire/query-parameters.ts';
-import type { Listing } from '../visible-page.ts';
+import { type Listing, visiblePageByName } from '../visible-page.ts';
 import { IndexNameBody, requireSameIndex } from './index-options.ts';
 
 interface Deps {
   readonly access: TableAccess;
 }
 
-interface OnBranch {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
-}
-
-interface IndexesAt extends OnBranch {
-  /** undefined is the newest. */
-  readonly version: number | undefined;
-}
-
-/** They are listed by name. */
 const listIndexes =
   ({ access }: Deps) =>
-  async ({ table, branch, version, page }: IndexesAt & { page: Page }): Promise<Listing<IndexDescription>> => {
-    const record = await access.findCreated(table);
-    const found = await access.read(record, branch, version, ({ indexes }) => indexes.list());
-    const { after, limit } = page;
-    const sorted = [...found].sort((a, b) => (a.name < b.name ? -1 : 1));
-    const rest = sorted.filter(({ name }) => after === undefined || name > after);
-    const items = rest.slice(0, limit);
-    return { items, next: rest.length > limit ? items.at(-1)?.name : undefined };
+  async ({ page, ...target }: ReadTarget & { page: Page }): Promise<Listing<IndexDescription>> => {
+    const found = await access.readCreated(target, ({ indexes }) => indexes.list());
+    return visiblePageByName(page, found, () => true);
   };
 
 /** `TableIndexNotFound`. */
 const indexStatistics =
   ({ access }: Deps) =>
-  async ({ table, branch, version, index }: IndexesAt & { index: string }): Promise<IndexStatistics> => {
-    const record = await access.findCreated(table);
-    const found = await access.read(record, branch, version, ({ indexes }) => indexes.statistics(index));
-    return found ?? missing(table, index);
+  async ({ index, ...target }: ReadTarget & { index: string }): Promise<IndexStatistics> => {
+    const found = await access.readCreated(target, ({ indexes }) => indexes.statistics(index));
+    return found ?? missing(target.table, index);
   };
 
 /**
@@ -54,13 +37,11 @@ const indexStatistics =
  */
 const prewarmIndex =
   ({ access }: Deps) =>
-  async ({ table, branch, index }: OnBranch & { index: string }, { signal }: RequestScope): Promise<void> => {
-    const record = await access.findCreated(table);
-    await access.read(record, branch, undefined, async ({ indexes }) => {
-      const { uuid } = (await indexes.list()).find(({ name }) => name === index) ?? missing(table, index);
+  ({ index, ...target }: ReadTarget & { index: string }, { signal }: RequestScope): Promise<void> =>
+    access.readCreated(target, async ({ indexes }) => {
+      const { uuid } = (await indexes.list()).find(({ name }) => name === index) ?? missing(target.table, index);
       if (uuid !== undefined) await indexes.readFiles(uuid, signal);
     });
-  };
 
 function missing(table: TableRef, index: string): never {
   throw new LancegateError('TableIndexNotFound', `table '${showTable(table)}' has no index '${index}'`);

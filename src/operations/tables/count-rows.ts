@@ -4,10 +4,11 @@ import { tableTarget } from '../../endpoint/route.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Queries } from '../../query/protocol.ts';
+import type { ReadTarget } from '../../table/table-access.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { Count, Version } from '../../wire/json-body.ts';
 import type { Deps } from './describe-table.ts';
-import { askReader, type ReadTarget } from './query-table.ts';
+import { askReader } from './query-table.ts';
 
 interface CountRowsCommand extends ReadTarget {
   readonly predicate: CheckedSql | undefined;
@@ -20,8 +21,7 @@ export const countRows =
     if (predicate !== undefined) {
       return askReader(access, target, (reading) => queries.count(reading, predicate, scope));
     }
-    const record = await access.findCreated(target.table);
-    return access.read(record, target.branch, target.version, (dataset) => dataset.countRows());
+    return access.readCreated(target, (dataset) => dataset.countRows());
   };
 
 const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });

@@ -6,13 +6,17 @@ import { emptyAnswer, tableTarget, visibleTo } from '../../endpoint/route.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
-import type { TableAccess, TableDescription } from '../../table/table-access.ts';
+import {
+  branchOfDeclared,
+  type ReadTarget,
+  type TableAccess,
+  type TableDescription,
+} from '../../table/table-access.ts';
 import { Count, StringMap, Version } from '../../wire/json-body.ts';
 import { flag, readFlag } from '../../wire/query-parameters.ts';
 import { findTag } from '../tags/find-tag.ts';
 import type { Visible } from '../visible-page.ts';
 import { lanceSchemaJson } from './lance-schema-json.ts';
-import type { ReadTarget } from './query-table.ts';
 
 export interface Deps {
   readonly access: TableAccess;
@@ -35,13 +39,11 @@ export const describeTable =
     const { table } = command;
     const record = await access.find(table);
     const { branch, version } = await resolveTag(access, command);
-    if (record.state === 'created') {
-      const created = await access.read(record, branch, version, versionWithSchema);
-      return { ...access.describe(record, created), isManaged: managesVersions };
-    }
-    if (branch !== undefined) throw isOnlyDeclared('TableBranchNotFound', table, 'branch but main');
-    if (version !== undefined) throw isOnlyDeclared('TableVersionNotFound', table, 'version');
-    return { ...access.describe(record, undefined), isManaged: managesVersions };
+    if (record.state === 'declared' && branch !== undefined) throw branchOfDeclared(record);
+    if (record.state === 'declared' && version !== undefined) throw versionOfDeclared(table);
+    const created =
+      record.state === 'created' ? await access.read(record, branch, version, versionWithSchema) : undefined;
+    return { ...access.describe(record, created), isManaged: managesVersions };
   };
 
 async function resolveTag(
@@ -69,15 +71,12 @@ const tableExists =
   async ({ table, version }: Omit<ReadTarget, 'branch'>): Promise<void> => {
     const record = await access.find(table);
     if (version === undefined) return;
-    if (record.state === 'declared') throw isOnlyDeclared('TableVersionNotFound', table, 'version');
+    if (record.state === 'declared') throw versionOfDeclared(table);
     await access.read(record, undefined, version, (dataset) => dataset.version());
   };
 
-const isOnlyDeclared = (
-  kind: 'TableBranchNotFound' | 'TableVersionNotFound',
-  table: TableRef,
-  what: string,
-): LancegateError => new LancegateError(kind, `table '${showTable(table)}' is only declared and has no ${what}`);
+const versionOfDeclared = (table: TableRef): LancegateError =>
+  new LancegateError('TableVersionNotFound', `table '${showTable(table)}' is only declared and has no version`);
 
 const DescribeBody = Type.Object({
   version: Type.Optional(Version),

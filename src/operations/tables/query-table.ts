@@ -7,11 +7,11 @@ import { jsonRoute } from '../../endpoint/json-route.ts';
 import { type Answer, headerText, tableTarget } from '../../endpoint/route.ts';
 import type { PlanForm, QuerySpec } from '../../engine/port/query-spec.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import type { BranchName, TableRef } from '../../kernel/ids.ts';
+import type { BranchName } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Queries, QueryResult, Reading } from '../../query/protocol.ts';
 import { type AnswerForm, arrowFileType } from '../../rows/answer-form.ts';
-import type { TableAccess } from '../../table/table-access.ts';
+import type { ReadTarget, TableAccess } from '../../table/table-access.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { parseBranch } from '../../wire/identifiers.ts';
 import { Common, readFields } from '../../wire/json-body.ts';
@@ -21,13 +21,6 @@ import { QueryBody, readQuery } from '../../wire/query-body.ts';
 interface Deps {
   readonly access: TableAccess;
   readonly queries: Queries;
-}
-
-/** What is read: a branch at a version, undefined for the newest. */
-export interface ReadTarget {
-  readonly table: TableRef;
-  readonly branch: BranchName | undefined;
-  readonly version: number | undefined;
 }
 
 interface QueryCommand extends ReadTarget {

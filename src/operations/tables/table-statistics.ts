@@ -2,17 +2,15 @@ import Type from 'typebox';
 import { jsonRoute, Nothing } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import type { TableStatistics } from '../../engine/port/dataset.ts';
+import type { ReadTarget } from '../../table/table-access.ts';
 import { Count } from '../../wire/json-body.ts';
 import type { Deps } from './describe-table.ts';
-import type { ReadTarget } from './query-table.ts';
 
 /** Sizes of the newest version of a branch. */
 const tableStatistics =
   ({ access }: Deps) =>
-  async ({ table, branch }: Omit<ReadTarget, 'version'>): Promise<TableStatistics> => {
-    const record = await access.findCreated(table);
-    return access.read(record, branch, undefined, (dataset) => dataset.statistics());
-  };
+  (target: ReadTarget): Promise<TableStatistics> =>
+    access.readCreated(target, (dataset) => dataset.statistics());
 
 const Statistics = Type.Object({
   total_bytes: Count,
@@ -35,10 +33,8 @@ export const tableStatsRoute = jsonRoute(tableStatistics, {
   body: Nothing,
   branches: (_, branch) => [branch],
   answer: async (operation, { target: table, branch }) => {
-    const { bytes, rows, indexes, fragments, smallFragments, fragmentRows } = await operation({
-      table,
-      branch,
-    });
+    const found = await operation({ table, branch });
+    const { bytes, rows, indexes, fragments, smallFragments, fragmentRows } = found;
     return {
       total_bytes: bytes,
       num_rows: rows,

@@ -4,25 +4,18 @@ import { tableTarget, visibleTo } from '../../endpoint/route.ts';
 import type { StoredTag } from '../../engine/port/stored-tags.ts';
 import { Count, mapOf, nextPage, PageBody, pageFields, StringMap, Version } from '../../wire/json-body.ts';
 import { type Page, readPage } from '../../wire/query-parameters.ts';
-import { type Listing, visiblePage } from '../visible-page.ts';
+import { type Listing, visiblePageByName } from '../visible-page.ts';
 import type { ReadingDeps, TagCommand } from './standing-tags.ts';
 
 interface ListTagsCommand extends Pick<TagCommand, 'table' | 'visible'> {
   readonly page: Page;
 }
 
-/** They are listed by name. */
 const listTags =
   ({ access }: ReadingDeps) =>
   async ({ table, page, visible }: ListTagsCommand): Promise<Listing<StoredTag>> => {
     const { tags } = await access.latest(await access.findCreated(table), undefined);
-    const sorted = [...(await tags.list())].sort((a, b) => (a.name < b.name ? -1 : 1));
-    return visiblePage(
-      page,
-      async ({ after, limit }) => sorted.filter(({ name }) => after === undefined || name > after).slice(0, limit),
-      ({ name }) => name,
-      ({ branch }) => visible(branch),
-    );
+    return visiblePageByName(page, await tags.list(), ({ branch }) => visible(branch));
   };
 
 const Tag = Type.Object({
