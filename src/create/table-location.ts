@@ -1,4 +1,4 @@
-/** Where tables lie below the storage root: the folder of a name, and the namespaces whose folder holds a location. */
+/** Tables lie below the storage root: a name has a folder, and a location lies in the folders of namespaces. */
 import { createHash } from 'node:crypto';
 import type { NamespaceCatalog, TableCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
@@ -6,7 +6,7 @@ import type { NewId } from '../kernel/clock.ts';
 import { type Location, type NamespacePath, type ObjectName, ownLocation, type TableRef } from '../kernel/ids.ts';
 import { type Spelling, speltAs } from '../kernel/spelling.ts';
 
-/** Names that are safe as they are: in a path, in a URL of any object store, and as a table name for LanceDB. */
+/** Such names are safe as they are: in a path, in a URL of any object store, and as a table name for LanceDB. */
 const plainName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$/;
 const hexDigitsOfHash = 16;
 
@@ -23,8 +23,8 @@ function folderName(name: ObjectName): string {
 }
 
 /**
- * `{namespace…}/{table}.lance` if that was never used, else with a short id, so that no table inherits the files of another.
- * `InvalidInput` where the store takes no keys of that length.
+ * It is `{namespace…}/{table}.lance` if that was never used, else one with a short id, so that no table inherits the files of
+ * another. `InvalidInput` where the store takes no keys of that length.
  */
 export async function newLocation(
   table: TableRef,
@@ -44,8 +44,8 @@ export async function newLocation(
 const encodedName = new RegExp(`^x.*-[0-9a-f]{${hexDigitsOfHash}}$`);
 
 /**
- * The namespace whose folder holds a location, by its text alone, whether that namespace exists or not. Undefined if a folder
- * has an encoded name; then `namespacesAround` answers. `near` is recognised by its own folder, encoded or not.
+ * Returns the namespace whose folder holds a location, by its text alone, whether that namespace exists or not. Undefined if a
+ * folder has an encoded name; then `namespacesAround` answers. `near` is recognised by its own folder, encoded or not.
  */
 export function folderNamespace(location: Location, near: NamespacePath): NamespacePath | undefined {
   const folders = foldersOf(location);
@@ -64,8 +64,8 @@ export const mayBeShared = (location: Location): boolean =>
 const foldersOf = (location: Location): readonly ObjectName[] => location.split('/').slice(0, -1) as ObjectName[];
 
 /**
- * The existing namespaces whose folder holds a location, innermost only; the root if there is no other. Several if names share
- * a folder. Reads all namespaces.
+ * Returns the existing namespaces whose folder holds a location, innermost only; the root if there is no other. Several if
+ * names share a folder. Reads all namespaces.
  */
 export async function namespacesAround(
   catalog: NamespaceCatalog,

@@ -21,7 +21,7 @@ import { newLocation } from './table-location.ts';
 
 interface NewTableRequest {
   readonly table: TableRef;
-  /** The table that is materialised or replaced, as it was found; undefined without one. */
+  /** This table is materialised or replaced, as it was found; undefined without one. */
   readonly existing: TableRecord | undefined;
   readonly properties: Properties | undefined;
   readonly storageOptions: Properties;
@@ -45,9 +45,9 @@ interface CreationDeps {
  */
 export class TableMaker {
   readonly #deps: CreationDeps & { readonly logger: Logger };
-  /** Creates that failed and could not be undone either, and whether their files stay: until they are, their names are taken. */
+  /** These creates failed and could not be undone either, and their files may stay: until they are, their names are taken. */
   readonly #notUndone = new Map<Creation, boolean>();
-  /** Creates of this process that are under way. */
+  /** These creates of this process are under way. */
   readonly #underWay = new Set<Creation>();
 
   constructor(deps: CreationDeps & { readonly logger: Logger }) {
@@ -69,15 +69,15 @@ export class TableMaker {
     return new TableCreation(this.#deps, { ...request, reservation }, ended);
   }
 
-  /** As `begin`, of a table that its first rows make: it keeps the properties that it was declared with. */
+  /** Begins a table that its first rows make: it keeps the properties that it was declared with. */
   beginDeclared(declared: TableRecord): Promise<TableCreation> {
     const { ref: table, storageOptions } = declared;
     return this.begin({ table, existing: declared, properties: undefined, storageOptions });
   }
 
   /**
-   * Up to the first that fails again. Each is taken out of the list first: of two creates at once, one undoes it, and neither
-   * removes what was made at its location since.
+   * Goes up to the first that fails again. Each is taken out of the list first: of two creates at once, one undoes it, and
+   * neither removes what was made at its location since.
    */
   async #undoAgain(): Promise<void> {
     for (const [creation, leavesFiles] of [...this.#notUndone]) {
@@ -214,7 +214,10 @@ interface PublishedFacts extends Pick<Publication['transaction'], 'operation' | 
   readonly answer: KeyedAnswer | undefined;
 }
 
-/** A table whose name is reserved: its rows are written to a location that no reader knows, and published in one catalog transaction. */
+/**
+ * The name of the table is reserved: its rows are written to a location that no reader knows, and published in one catalog
+ * transaction.
+ */
 export class TableCreation implements AsyncDisposable {
   readonly #deps: CreationDeps;
   readonly #request: NewTableRequest & { readonly reservation: Creation };

@@ -1,4 +1,4 @@
-/** In which form a client wants rows, by the header `Accept` (RFC 9110, 12.5.1) and the parameter `vectors`. */
+/** The header `Accept` (RFC 9110, 12.5.1) and the parameter `vectors` say in which form a client wants rows. */
 import Negotiator from 'negotiator';
 import Type from 'typebox';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';

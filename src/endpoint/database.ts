@@ -1,6 +1,7 @@
 /**
- * The database that a request names. It is a namespace of the root, and what the request calls its root: the names that it sends
- * are below it, and so are those that it is shown. What is inside of this service knows full names only, the policy and the audit too.
+ * A request may name a database. It is a namespace of the root, and what the request calls its root: the names that it sends
+ * are below it, and so are those that it is shown. What is inside of this service knows full names only, the policy and the
+ * audit too.
  */
 import type { IncomingMessage } from 'node:http';
 import { LRUCache } from 'lru-cache';
@@ -14,7 +15,7 @@ export const databaseHeader = 'x-lancedb-database';
 const prefixHeader = 'x-lancedb-database-prefix';
 
 export class Database {
-  /** The whole root. */
+  /** It is the whole root. */
   static readonly all = new Database([]);
   readonly path: NamespacePath;
   readonly #mustBeNamed: boolean;
@@ -31,7 +32,7 @@ export class Database {
     throw invalidInput(`${databaseHeader}: this service needs it for tables that are in no namespace`);
   }
 
-  /** The full path of what the request calls so. */
+  /** Returns the full path of what the request calls so. */
   namespace(sent: NamespacePath): NamespacePath {
     if (this.path.length + sent.length > maxParts)
       throw invalidInput(`id: with its database it has more than ${maxParts} parts`);

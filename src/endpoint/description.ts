@@ -9,13 +9,13 @@ export interface RouteDescription {
   /** As the specification has it, if it has the operation. */
   readonly operationId: string;
   readonly summary: string;
-  /** Of the query string. */
+  /** The query string may have them. */
   readonly parameters: TProperties;
-  /** By content type; none of a route without a body. */
+  /** The key is the content type; a route without a body has none. */
   readonly bodies: Readonly<Record<string, TSchema>>;
   /** Undefined where nothing is sent. A schema with a `contentMediaType` is of that type, every other of JSON. */
   readonly answers: TSchema | undefined;
-  /** Of other types, where a client may ask for them. */
+  /** A client may ask for answers of these types. */
   readonly otherAnswers?: readonly TSchema[] | undefined;
   /** It heeds `Idempotency-Key`. */
   readonly takesKey: boolean;

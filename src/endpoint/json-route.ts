@@ -35,15 +35,15 @@ import {
 interface JsonCall<Target, Body> {
   readonly target: Target;
   readonly body: Body;
-  /** From the body or the query; undefined is main. */
+  /** The body or the query names it; undefined is main. */
   readonly branch: BranchName | undefined;
   readonly delimiter: string;
-  /** Of routes that take a key. */
+  /** Routes that take a key have it. */
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
 interface JsonRoute<Operation, Target, Query extends TProperties, Body extends TObject, Value> {
-  /** `POST` alone if absent. */
+  /** They are `POST` alone if absent. */
   readonly methods?: Route['methods'];
   readonly path: string;
   readonly target: TargetKind<Target>;
@@ -56,22 +56,22 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly query?: Query;
   /** `Nothing` where the body has no fields of its own. */
   readonly body: Body;
-  /** Actions that the body needs in addition to `action`, on main. */
+  /** The body needs these in addition to `action`, on main. */
   readonly furtherActions?: (body: Static<Body>) => readonly Action[];
-  /** Every branch that the request touches; without it the route knows main only. */
+  /** Returns every branch that the request touches; without it the route knows main only. */
   readonly branches?: (body: Static<Body>, branch: BranchName | undefined) => readonly (BranchName | undefined)[];
   /** It changes rows or columns of a table, and answers each key once, of either header of `KeyedBy`. */
   readonly isWrite?: true;
   /** It changes something else, and answers each key once. Only the owner of its table can answer it, or one that `isWrite`. */
   readonly keyedBy?: KeyedBy;
-  /** As of `PreparedRequest`. */
+  /** See `PreparedRequest`. */
   readonly makesTable?: true;
   readonly everywhere?: Everywhere;
-  /** Facts of the body for the audit record. */
+  /** The audit record has these facts of the body. */
   readonly audit?: (body: Static<Body>) => AuditFacts;
-  /** The JSON that is sent, or the bytes of another type; undefined for nothing. */
+  /** It describes the JSON that is sent, or the bytes of another type; undefined for nothing. */
   readonly answers: TSchema | undefined;
-  /** Of other types, where a client may ask for them. */
+  /** A client may ask for answers of these types. */
   readonly otherAnswers?: readonly TSchema[];
   answer(
     operation: Operation,
@@ -82,7 +82,6 @@ interface JsonRoute<Operation, Target, Query extends TProperties, Body extends T
   readonly render?: (value: Value) => Answer;
 }
 
-/** A query of which a route reads nothing of its own. */
 type NoQuery = Record<never, TSchema>;
 
 /** What of a route the reading of its body goes by. */
@@ -91,7 +90,7 @@ type RouteOfBody = 'action' | 'target' | 'furtherActions' | 'branches' | 'audit'
 export const Nothing = Type.Object({});
 
 /**
- * A route whose request and answer are JSON.
+ * Makes a route whose request and answer are JSON.
  *
  * The policy decides before the body is read, but for routes that know branches. There the body names the branch, and a question
  * about main first would lock out a principal that may work on a branch only. Such a route reads the body (bounded) of anyone with
@@ -171,7 +170,6 @@ async function readBody<Target, Body extends TObject>(
   return { text, body, branch };
 }
 
-/** What a write did. */
 interface WriteResult {
   readonly transactionId: TransactionId;
   readonly version: number;
@@ -181,7 +179,7 @@ interface WriteResult {
   readonly isReplay: boolean;
 }
 
-/** Of every write's answer. */
+/** Every write's answer has them. */
 export const writtenFields = { version: Version, transaction_id: Type.String() };
 
 interface WriteRoute<Command, Result, Body extends TObject>
@@ -197,7 +195,7 @@ interface WrittenBranch extends Pick<JsonCall<TableRef, never>, 'branch' | 'idem
   readonly table: TableRef;
 }
 
-/** A route of an operation that changes one branch of a table, and answers with the version that it made. */
+/** Makes the route of an operation that changes one branch of a table, and answers with the version that it made. */
 export const writeRoute = <Deps, Command, Result extends WriteResult, Body extends TObject>(
   make: (deps: Deps) => (command: Command, scope: RequestScope) => Promise<Result>,
   { command, answers, fields, ...route }: WriteRoute<Command, Result, Body>,
@@ -229,8 +227,8 @@ export function writeAnswer({ context }: RouteInput, result: WriteResult, fields
 }
 
 /**
- * A route of an operation that changes something else than rows or columns, and answers each key once. `answer` calls it with its command
- * alone: the key, the scope and the note that an answer is an earlier one are added here.
+ * Makes the route of an operation that changes something else than rows or columns, and answers each key once. `answer` calls
+ * it with its command alone: the key, the scope and the note that an answer is an earlier one are added here.
  */
 export function onceRoute<
   Deps,

@@ -32,7 +32,7 @@ export type Method = 'GET' | 'POST';
 
 export interface Route {
   readonly methods: readonly Method[];
-  /** Below the base path, with `:id` for the identifier. */
+  /** It is below the base path, with `:id` for the identifier. */
   readonly path: string;
   /** Its bodies count as writes. */
   readonly isWrite?: true;
@@ -44,21 +44,21 @@ export interface Route {
   prepare(input: RouteInput<string>): PreparedRequest;
 }
 
-/** A route, and what makes the operation that it calls. */
+/** A route stands with what makes the operation that it calls. */
 export interface Offer<Make extends MakesOperation> {
   readonly make: Make;
   readonly routeTo: (operation: ReturnType<Make>) => Route;
 }
 
-/** Of what the operation takes from the service. */
+/** Makes an operation of what it takes from the service. */
 export type MakesOperation = (deps: never) => unknown;
 
-/** A request whose principal is known, and nothing else yet; `Name` are the query parameters that its route declares. */
+/** The principal of the request is known, and nothing else yet; its route declares the query parameters `Name`. */
 export interface RouteInput<Name extends string = never> {
   readonly method: Method;
-  /** The decoded `id` of the path; empty on paths without. */
+  /** It is decoded; empty on paths without an id. */
   readonly id: string;
-  /** The decoded name of an index in the path; empty on paths without. */
+  /** It is decoded; empty on paths without an index. */
   readonly index: string;
   readonly query: QueryOf<Name | 'delimiter' | 'branch'>;
   readonly database: Database;
@@ -69,14 +69,14 @@ export interface RouteInput<Name extends string = never> {
   readonly access: Access;
   /** Reads an SQL condition of a client's, with the functions that the operator allows. */
   readonly readFilter: ReadFilter;
-  /** Of the query string it has been asked. */
+  /** The names of the query string have been checked. */
   readonly checkNames: NameCheck;
   readonly context: AnswerHead;
 }
 
 /** What a route can say of its answer before that is there. */
 export interface AnswerHead {
-  /** The headers that this service has set so far. */
+  /** Returns the headers that this service has set so far. */
   headersSet(): Readonly<Record<string, string>>;
   setHeader(name: string, value: string): void;
   /** Adds facts to the audit record. */
@@ -85,7 +85,7 @@ export interface AnswerHead {
 
 export interface PreparedRequest {
   readonly body: BodyKind;
-  /** Of whose share of memory and of writes the body takes; of Arrow bodies. */
+  /** An Arrow body takes of the share of this table in memory and writes. */
   readonly table?: TableRef;
   /** Only the replica that owns this table can answer. */
   readonly owned?: TableRef | undefined;
@@ -98,7 +98,6 @@ export interface PreparedRequest {
   answer(upload: Upload): Promise<Answer>;
 }
 
-/** A request that the policy has allowed, with its body. */
 export interface AllowedRequest {
   readonly text: string;
   answer(): Promise<Answer>;
@@ -113,15 +112,18 @@ export type Everywhere = (
 /** Decides how large the body may be: chunks are written as they come, the others are held in memory as a whole. */
 export type BodyKind = 'json' | 'arrow-whole' | 'arrow-chunks';
 
-/** The body, once it is wanted. One of the four, once. */
+/** The body is read in one of four ways, once. */
 export interface Upload {
-  /** Decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
+  /** The text is decoded; `BodyTooLarge` beyond the limit of JSON bodies. */
   text(): Promise<string>;
-  /** `format`: of a body that is no Arrow. */
+  /** A body that is no Arrow has a `format`. */
   source(format?: RowFormat): ArrowSource;
-  /** As `source`. `digest` reads the rest of the body, and resolves to the SHA-256 of the whole in hexadecimal, decoded. */
+  /**
+   * Gives what `source` does, and `digest`, which reads the rest of the body, and resolves to the SHA-256 of the whole in
+   * hexadecimal, decoded.
+   */
   digestedSource(format?: RowFormat): { readonly source: ArrowSource; readonly digest: () => Promise<string> };
-  /** Of a multipart body. */
+  /** The body is multipart. */
   parts(boundary: string): UploadedParts;
 }
 
@@ -130,19 +132,22 @@ export type Answer = TextAnswer | BytesAnswer | ForwardedAnswer;
 interface TextAnswer {
   readonly contentType: string | undefined;
   readonly text: string;
-  /** What happened, for the audit record. */
+  /** It says what happened, for the audit record. */
   readonly audit?: AuditFacts;
 }
 
 export interface BytesAnswer {
   readonly contentType: string;
-  /** All of them, or as they are computed: until the last one has left, the deadline and the client's leaving end the work. */
+  /**
+   * They are all there, or come as they are computed: until the last one has left, the deadline and the client's leaving end
+   * the work.
+   */
   readonly bytes: Uint8Array | AsyncIterable<Uint8Array>;
-  /** What happened, once the last byte has left. */
+  /** It says what happened, once the last byte has left. */
   readonly audit: () => AuditFacts;
 }
 
-/** Of another replica; it may be a refusal. */
+/** Another replica gave it; it may be a refusal. */
 export interface ForwardedAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -163,7 +168,7 @@ export interface TargetKind<Target> {
   parse(id: string, delimiter: string, database: Database): Target;
   /** Undefined where only the operation can find out which table it is about: it must ask the policy itself. */
   resource(target: Target): Resource | undefined;
-  /** The parts that a body's `id` must repeat, as the request calls them. */
+  /** Returns the parts that a body's `id` must repeat, as the request calls them. */
   parts(target: Target, database: Database): readonly string[];
 }
 
@@ -179,7 +184,7 @@ export const namespaceTarget: TargetKind<NamespacePath> = {
   parts: (path, database) => database.shownNamespace(path),
 };
 
-/** Of paths without an id. */
+/** Paths without an id have it. */
 export const rootTarget: TargetKind<NamespacePath> = {
   ...namespaceTarget,
   parse: (_id, _delimiter, { path }) => path,
@@ -191,7 +196,7 @@ export const transactionTarget: TargetKind<TransactionId> = {
   parts: (id) => [id],
 };
 
-/** Of paths without an id, where only the operation finds out what the request is about. */
+/** Paths without an id have it, where only the operation finds out what the request is about. */
 export const noTarget: TargetKind<undefined> = {
   parse: () => undefined,
   resource: () => undefined,
@@ -214,7 +219,7 @@ export class Access {
   readonly principal: Principal;
   readonly #policy: Policy;
   readonly #actions = new Set<string>();
-  /** The object of the first question, or of the last that the policy denied. */
+  /** The first question was about it, or the last that the policy denied. */
   #asked: Pick<AuditRecord, 'namespace' | 'table' | 'branch'> | undefined;
   #isDenied = false;
   #database: Database | undefined;
@@ -229,12 +234,12 @@ export class Access {
     this.#database = database;
   }
 
-  /** About another object than the request's own, such as one of a listing. */
+  /** Asks about another object than the request's own, such as one of a listing. */
   allows(action: Action, resource: Resource, branch?: BranchName): boolean {
     return this.#policy.allows({ principal: this.principal, action, resource, branch });
   }
 
-  /** As `allows`, for a right that the request itself needs: the audit record has the decision. */
+  /** Asks for a right that the request itself needs: the audit record has the decision. */
   needs(action: Action, resource: Resource, branch?: BranchName): boolean {
     const isAllowed = this.allows(action, resource, branch);
     this.#actions.add(action);
@@ -263,7 +268,7 @@ export const visibleTo =
   (branch: BranchName | undefined): boolean =>
     access.allows('DescribeTable', { kind: 'table', table }, branch);
 
-/** Of a request that no policy has decided. */
+/** No policy has decided the request. */
 export const nothingAsked = {
   decision: 'not asked',
   actions: undefined,
@@ -296,13 +301,16 @@ export function principalFacts(
 export type RouteMethods = Pick<Route, 'methods' | 'path' | 'isNotOffered'>;
 
 /**
- * The paths of a route, as the router finds them. Routes are letters, digits, slashes, `_` and `-`, but for a base path that
+ * Matches the paths of a route, as the router does. Routes are letters, digits, slashes, `_` and `-`, but for a base path that
  * may have dots.
  */
 export const pathPattern = (route: string): RegExp =>
   new RegExp(`^${route.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}/?$`);
 
-/** By which methods a path is a route, HEAD with GET; none where it is no route at all, or one that is not offered by any method. */
+/**
+ * Returns the methods by which a path is a route, HEAD with GET; none where it is no route at all, or one that is not offered
+ * by any method.
+ */
 export function methodFinder(routes: readonly RouteMethods[]): (path: string) => readonly string[] {
   const offered = routes.filter(({ isNotOffered }) => !isNotOffered);
   const withHead = (methods: readonly Method[]) =>

@@ -1,4 +1,4 @@
-/** The certificate that the service shows, and its key, from files that may change while it runs. */
+/** The service shows a certificate from files that may change while it runs, as those of its key may. */
 import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import { AccessSetupError } from '../auth/challenge.ts';
@@ -10,7 +10,7 @@ import type { Logger } from '../telemetry/logger.ts';
 interface CertificateFilesParts {
   /** PEM; the service's own certificate first, then those between it and the CA. */
   readonly certificatePath: string;
-  /** PEM, without a passphrase. */
+  /** They are PEM, without a passphrase. */
   readonly keyPath: string;
   readonly clock: Clock;
   readonly logger: Logger;

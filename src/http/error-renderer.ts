@@ -1,6 +1,6 @@
 /**
- * The only place where an error becomes an answer. The body is the union of what the two families of clients parse:
- * `type` to `instance`, and the namespace specification's `error` and `code` (docs/protocol.md, "Errors").
+ * An error becomes an answer here and nowhere else. The body is the union of what the two families of clients parse: `type` to
+ * `instance`, and the namespace specification's `error` and `code` (docs/protocol.md, "Errors").
  */
 import Type, { type Static } from 'typebox';
 import { challengeFor } from '../auth/challenge.ts';
@@ -43,9 +43,9 @@ export interface RenderedError {
 
 interface FailedRequest {
   readonly requestId: string;
-  /** The path that was asked for, without its query. */
+  /** The client asked for this path; its query is left out. */
   readonly instance: string;
-  /** Of a LanceDB SDK. */
+  /** A LanceDB SDK sent the request. */
   readonly isLanceDb: boolean;
   readonly isCreate: boolean;
 }
@@ -75,7 +75,7 @@ function statusOf({ kind, entry }: LancegateError, { isLanceDb, isCreate }: Fail
 }
 
 function headersOf(error: LancegateError, status: Status): Readonly<Record<string, string>> {
-  // For a 503 whose error names no time of its own.
+  // A 503 has it whose error names no time of its own.
   const retryAfter = error.retryAfterSeconds ?? (status === 503 ? 1 : undefined);
   return {
     ...(retryAfter === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfter)) }),
@@ -90,7 +90,7 @@ const frameworkTexts: Readonly<Record<string, string>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'the Content-Type header is malformed',
 };
 
-/** Anything thrown, as one of ours. What is unknown is a defect: `Internal`, with the original for the log. */
+/** Makes one of ours of anything thrown. What is unknown is a defect: `Internal`, which keeps the original for the log. */
 export function asLancegateError(error: unknown): LancegateError {
   if (error instanceof LancegateError) return error;
   const { code, statusCode } = isObject(error) ? error : {};

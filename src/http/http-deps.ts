@@ -14,13 +14,13 @@ import type { CertificateFiles } from './certificate-files.ts';
 import type { Forwarding } from './forwarding/forwarding.ts';
 
 export interface HttpDeps {
-  /** Of the package. */
+  /** The package has this version. */
   readonly version: string;
-  /** Below the base path. */
+  /** They lie below the base path. */
   readonly routes: readonly Route[];
   /** Throws what a request would be refused with that needs the catalog. */
   readonly requireReady: () => Promise<void>;
-  /** Branches to which nothing is written, since they went back. */
+  /** Counts the branches to which nothing is written, since they went back. */
   readonly branchesBehind: () => number;
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
@@ -46,23 +46,22 @@ export interface HttpDeps {
 export interface HttpConfig {
   readonly host: string;
   readonly port: number;
-  /** Empty, or segments that each begin with a slash. */
+  /** It is empty, or has segments that each begin with a slash. */
   readonly basePath: string;
-  /** Addresses, or ranges such as `10.0.0.0/8`. */
+  /** They are addresses, or ranges such as `10.0.0.0/8`. */
   readonly trustedProxies: readonly string[] | undefined;
   readonly maxMergeBytes: number;
   readonly maxJsonBytes: number;
   readonly maxConnections: number;
-  /** Above 0, at most 1. */
+  /** Shares are above 0, and at most 1. */
   readonly addressShare: number;
   readonly maxConcurrentWrites: number;
-  /** Above 0, at most 1. */
   readonly principalShare: number;
   readonly tableShare: number;
   readonly uploadIdleTimeoutMs: number;
   readonly requestHeaderTimeoutMs: number;
   readonly keepAliveTimeoutMs: number;
-  /** Names of fields and of query parameters that clients may send although no list has them. */
+  /** Clients may send fields and query parameters of these names, although no list has them. */
   readonly acceptFields: readonly string[] | undefined;
   readonly defaultTimeoutMs: number;
   readonly maxTimeoutMs: number;

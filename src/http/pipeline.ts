@@ -1,5 +1,5 @@
 /**
- * The way of a request, one step after the other:
+ * A request goes this way, one step after the other:
  *
  * 1. `receive`: it waits for the answers to earlier requests of its connection.
  * 2. The router finds its route, and `open` makes its context.
@@ -42,7 +42,6 @@ interface Reservation {
   readonly release: () => void;
 }
 
-/** A request that is allowed. */
 interface ReadyRequest {
   readonly context: RequestContext;
   readonly principal: Principal;
@@ -220,7 +219,7 @@ export class RequestPipeline {
         ...parts,
         conversion: format && this.#deps.conversions.open(format, this.#maxBytes[prepared.body]),
       });
-    /** One of several sources: what it may be is all that is known of its length. */
+    /** Of the length of one of several sources it is only known what it may be. */
     const openPart = (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => {
       const maxWholeBytes = Math.min(parts.limits.maxWholeBytes, maxBytes);
       return new ArrowSource(bytes, { ...parts, limits: { ...parts.limits, maxWholeBytes }, expectedBytes: undefined });
@@ -260,7 +259,7 @@ export class RequestPipeline {
     );
   }
 
-  /** A request whose body the policy had to be asked about, and which no other replica has heard of. */
+  /** The policy had to be asked about the body of this request, so no other replica has heard of it. */
   async #answerAllowed(
     { context, principal, prepared, signal }: ReadyRequest,
     asking: Promise<AllowedRequest>,

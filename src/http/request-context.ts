@@ -60,7 +60,7 @@ export interface RequestContextDeps
 export class RequestContext implements AnswerHead {
   readonly raw: IncomingMessage;
   readonly body: RequestBody;
-  /** The client's, also behind a trusted proxy. */
+  /** It is the client's, also behind a trusted proxy. */
   readonly clientAddress: ClientAddress;
   /** Makes the answer; set as soon as the request is admitted. */
   handler = (): Promise<Answer> =>
@@ -68,7 +68,6 @@ export class RequestContext implements AnswerHead {
   readonly #deps: RequestContextDeps;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
-  /** The pattern of the path. */
   readonly #route: string;
   readonly #isProbe: boolean;
   readonly #path: string;
@@ -183,12 +182,12 @@ export class RequestContext implements AnswerHead {
     );
   }
 
-  /** Of a request that another replica has sent on: it must not take a long wait for a lost connection. */
+  /** Another replica has sent the request on, and must not take a long wait for a lost connection. */
   sayProcessing(): void {
     if (expectsContinue(this.raw)) this.atEnd(sayProcessing(this.#reply.raw, this.#deps.clock));
   }
 
-  /** Ours only: Fastify adds its own when it sends. */
+  /** Fastify adds more when it sends. */
   headersSet(): Readonly<Record<string, string>> {
     return Object.fromEntries(Object.entries(this.#reply.getHeaders()).map(([name, value]) => [name, String(value)]));
   }
@@ -211,7 +210,7 @@ export class RequestContext implements AnswerHead {
     }
   }
 
-  /** Path and query, as the client sent them. */
+  /** The client sent path and query so. */
   get target(): string {
     return this.#request.originalUrl;
   }

@@ -50,15 +50,15 @@ export const expectsContinue = ({ headers }: IncomingMessage): boolean =>
   /\b100-continue\b/i.test(headers.expect ?? '');
 
 export interface ClientAddress {
-  /** In the canonical form, an IPv4 address never as IPv6; `unknown` if the connection ended before. */
+  /** It has the canonical form, an IPv4 address never that of IPv6; it is `unknown` if the connection ended before. */
   readonly address: string;
   /** What its connections count for: the address, or the IPv6 network of 64 bits, the least that a customer has (RFC 6177). */
   readonly sharer: string;
-  /** The trusted proxy that reported it. */
+  /** This trusted proxy reported it. */
   readonly proxy: string | undefined;
 }
 
-/** The parts of a request that show its origin. */
+/** These parts of a request show its origin. */
 interface Origin {
   readonly socket: { readonly remoteAddress?: string | undefined };
   readonly headers: IncomingHttpHeaders;
@@ -99,7 +99,7 @@ export class ClientAddresses {
     return this.#isAnyTrusted && isIP(address) !== 0 && this.#trusted.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
   }
 
-  /** To be called while the connection is open. */
+  /** The caller asks while the connection is open. */
   clientOf({ socket, headers }: Origin): ClientAddress {
     const peer = this.peer(socket);
     return this.isTrusted(peer) ? (this.#reportedBy(peer, headers) ?? peer) : peer;
@@ -152,7 +152,7 @@ const clientAt = (address: string, proxy: string | undefined): ClientAddress => 
   proxy,
 });
 
-/** The first four of the eight groups of an IPv6 address. */
+/** An IPv6 address has eight groups, of which the first four are its network. */
 function networkOf(address: string): string {
   const [before = [], after = []] = address.split('::').map((part) => part.split(':').filter(Boolean));
   const zeros = Array<string>(8 - before.length - after.length).fill('0');

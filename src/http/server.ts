@@ -27,7 +27,7 @@ import { publicFiles } from './routes/documents.ts';
 import { metricsRoute } from './routes/operators/metrics.ts';
 
 export interface HttpServer {
-  /** `http://HOST:PORT` or `https://HOST:PORT`, with the port that was really taken and without the base path. */
+  /** It is `http://HOST:PORT` or `https://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
   /** From now on each answer is the last of its connection, and `/readyz` says 503, so that clients go to another replica. */
   leave(): void;
@@ -55,7 +55,7 @@ export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
   };
 }
 
-/** Not listening yet. */
+/** It does not listen yet. */
 function createHttpServer(deps: HttpDeps) {
   const routes = deps.routes.map((route) => ({ ...route, path: deps.config.basePath + route.path }));
   const pipeline = new RequestPipeline({ ...deps, routes });
@@ -115,7 +115,7 @@ function routerOptions({ newId }: HttpDeps, pipeline: RequestPipeline) {
 function nodeServer(deps: HttpDeps, pipeline: RequestPipeline, route: RequestListener): Server {
   const { config } = deps;
   const options = {
-    // Of the request line and the headers: SDKs send the conditions of a merge in the URL. Clients may send 80 KiB; the
+    // The request line and the headers may have so much: SDKs send the conditions of a merge in the URL. Clients may send 80 KiB; the
     // rest is for what proxies and other replicas add. `Connections` bounds what all heads together hold.
     maxHeaderSize: 88 * 1024,
     requireHostHeader: false, // Node would answer with nothing at all; `requireHost` says why
@@ -191,7 +191,7 @@ const healthRoutes = [
   { methods: ['GET'], path: '/readyz' },
 ] as const;
 
-/** For probes, which have no credentials: they learn one word, how many branches an operator has to look at, and what runs here. */
+/** Probes have no credentials, and learn one word, how many branches an operator has to look at, and what runs here. */
 function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, deps: HttpDeps): void {
   const { requireReady, branchesBehind, version } = deps;
   const answer = (said: Readonly<Record<string, string>>) => {

@@ -26,7 +26,7 @@ import {
 } from '../write/write.ts';
 import type { InsertMode } from './insert-command.ts';
 
-/** Rows that were received and fit their table. At least one of `chunk` and `staged` has all of them. */
+/** The rows were received and fit their table. At least one of `chunk` and `staged` has all of them. */
 export interface InsertRequest extends WriteRequest {
   readonly kind: 'insert';
   /** `overwrite`: the branch has these rows and columns only. */
@@ -37,7 +37,7 @@ export interface InsertRequest extends WriteRequest {
   readonly staged: StagedSource | undefined;
 }
 
-/** Equal for inserts that may share a commit; undefined for one that is committed alone. */
+/** It is equal for inserts that may share a commit; undefined for one that is committed alone. */
 export function insertBatchKey({ table, mode, chunk, staged }: InsertRequest): string | undefined {
   if (mode === 'overwrite' || staged !== undefined || chunk === undefined || !canConcat([chunk])) return undefined;
   return JSON.stringify(['insert', table.id, schemaFingerprint(chunk)]);
@@ -125,7 +125,7 @@ class InsertBatch implements WriteBatch {
     return this.#chunk;
   }
 
-  /** As `#rows`, also of a request alone: of malformed values the engine may store a part, and report a success. */
+  /** Checks the rows of a request alone, too: of malformed values the engine may store a part, and report a success. */
   get #checkedRows(): IpcChunk {
     if (this.#chunks.length === 1 && canConcat(this.#chunks)) this.#chunk = this.#concat();
     return this.#rows;
@@ -145,6 +145,6 @@ class InsertBatch implements WriteBatch {
   }
 }
 
-/** Those of a staged append, which the table may have more of by now. */
+/** A staged append has these, and the table may have more by now. */
 const columnsOf = ([request]: Some<InsertRequest>): readonly Projection[] =>
   (request.fit?.checked.fields ?? []).map(({ name }) => ({ name, expression: formatFieldPath({ segments: [name] }) }));

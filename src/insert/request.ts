@@ -38,13 +38,13 @@ export function insertRows(deps: InsertRowsDeps & { readonly idempotency: Idempo
     deps.idempotency.once('insert', command, scope, (keyed) => inserting.run(command, scope, keyed));
 }
 
-/** Rows that fit their table: in one chunk, or staged, or both. */
+/** The rows fit their table, and are in one chunk, or staged, or both. */
 type ReceivedRows = Pick<InsertRequest, 'rows' | 'chunk' | 'staged'>;
 
 /**
- * An insert of one client: resolve the table, receive the source, submit. A source that ends within one chunk stays in memory, and
- * an append of it shares its commit with others. A larger one is staged chunk by chunk as it comes, whatever its size: no lock is
- * held while it waits for the client.
+ * Inserts the rows of one client: finds the table, receives the source, submits. A source that ends within one chunk stays in
+ * memory, and an append of it shares its commit with others. A larger one is staged chunk by chunk as it comes, whatever its
+ * size: no lock is held while it waits for the client.
  */
 class InsertRows {
   readonly #deps: InsertRowsDeps;
@@ -79,7 +79,7 @@ class InsertRows {
     }
   }
 
-  /** Without `staged`, only what fits into memory. */
+  /** Where there is no `staged`, takes only what fits into memory. */
   #receive(
     table: TableRecord,
     { source, branch, mode }: InsertRowsCommand,
@@ -161,7 +161,7 @@ class InsertRows {
     return this.#submit(created, command, { ...inMemory(chunk), columns }, scope, keyed);
   }
 
-  /** As a create: the rows are written before the table's lock is taken. */
+  /** Writes the rows before the table's lock is taken, as a create does. */
   async #materialiseStream(
     declared: TableRecord,
     arriving: Arriving,
@@ -209,7 +209,7 @@ async function publish(
   return result;
 }
 
-/** The columns of the table that an append gets; a source that does not fit them is refused. An overwrite has its own. */
+/** An append gets these columns of the table; a source that does not fit them is refused. An overwrite has its own. */
 async function columnsFor(
   { mode }: InsertRowsCommand,
   source: Schema,
@@ -220,18 +220,18 @@ async function columnsFor(
   return undefined;
 }
 
-/** Whether NULLs are to be added, or columns to be laid out as the table's, which takes the whole source in memory. */
+/** Says whether NULLs are to be added, or columns to be laid out as the table's, which takes the whole source in memory. */
 const needsWhole = (source: Schema, { schema }: TableColumns): boolean =>
   nullBytesPerRow(source, schema) > 0 || !isFitted(source, schema);
 
 const inMemory = (chunk: IpcChunk): ReceivedRows => ({ rows: chunk.rows, chunk, staged: undefined });
 
-/** A source of which the first chunk is there. */
+/** The first chunk of the source is there. */
 interface Arriving {
   readonly first: IpcChunk;
   /** There is no other chunk; the first one is kept until the request is over. */
   readonly isWhole: boolean;
-  /** Once. */
+  /** May be called once. */
   all(): AsyncIterable<IpcChunk>;
 }
 

@@ -72,7 +72,7 @@ export const readCreateParameters = (query: QueryOf<keyof typeof createParameter
   storageOptions: checkStorageOptions(readProperties(query, 'storage_options') ?? {}),
 });
 
-/** A parameter that is a JSON object whose values are texts; undefined where it is absent. */
+/** Reads a parameter that is a JSON object whose values are texts; undefined where it is absent. */
 export const readProperties = <Name extends string>(query: QueryOf<Name>, name: Name): Properties | undefined =>
   query.one(name, (text) => parseProperties(text ?? '', name));
 
@@ -85,9 +85,9 @@ function parseProperties(text: string, name: string): Properties {
 }
 
 /**
- * The storage options that a client may set, with their values; undefined is any. They reach the object store together with the
- * operator's own, so a client may tune a write, but never name an endpoint, a proxy, an account, a key or a certificate, nor turn
- * a check off (P9). The names are those of Lance (`new_table_…`) and of its object store client.
+ * A client may set these storage options, to these values; undefined is any. They reach the object store together with the
+ * operator's own, so a client may tune a write, but never name an endpoint, a proxy, an account, a key or a certificate, nor
+ * turn a check off (P9). The names are those of Lance (`new_table_…`) and of its object store client.
  */
 const allowed: ReadonlyMap<string, readonly string[] | undefined> = new Map([
   // how the table is laid out; older formats store NULLs as zeros, and newer ones than the stable still change

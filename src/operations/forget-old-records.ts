@@ -2,7 +2,7 @@ import type { KeyedRequestCatalog, TransactionCatalog } from '../catalog/port.ts
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
-/** Of keys and of transactions each: a short transaction, so that no commit waits long for it. */
+/** It forgets so many keys and so many transactions: a short transaction, so that no commit waits long for it. */
 const maxPerRound = 1_000;
 const roundEveryMs = 60_000;
 

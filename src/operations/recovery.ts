@@ -32,10 +32,10 @@ function staysListed(error: unknown, log: Logger): void {
 }
 
 /**
- * As `recoverTables`, of one table whose last owner may still run without knowing that it is replaced. Each of its branches gets a
- * version that changes nothing, a fence: a commit of the last owner follows a version from before this process claimed the table, so
- * from now on it fails, and what is there is all that there will be (docs/design/ownership.md). Throws where a fence
- * may be possible later: without one, a write intent would be called not made whose commit is still on its way.
+ * Does what `recoverTables` does for one table, whose last owner may still run without knowing that it is replaced. Each of its
+ * branches gets a version that changes nothing, a fence: a commit of the last owner follows a version from before this process
+ * claimed the table, so from now on it fails, and what is there is all that there will be (docs/design/ownership.md). Throws
+ * where a fence may be possible later: without one, a write intent would be called not made whose commit is still on its way.
  */
 export async function takeOverBranches(
   { catalog, engine, logger, newId }: Deps & { readonly engine: Datasets; readonly newId: NewId },
@@ -71,7 +71,7 @@ async function fence(dataset: Snapshot & BranchHead & HeadCommits, newId: NewId,
   });
 }
 
-/** Of a table that only the engine can change, the engine can restore the newest version, with which all other commits conflict. */
+/** Where only the engine can change a table, the engine can restore the newest version, with which all other commits conflict. */
 async function takeNextVersion(dataset: Snapshot & HeadCommits, newId: NewId) {
   try {
     return await dataset.commitManifest({ kind: 'fence', transactionId: newId(), properties: {} });

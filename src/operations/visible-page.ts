@@ -10,8 +10,8 @@ export interface Listing<Item> {
 export type Visible<Item> = (item: Item) => boolean;
 
 /**
- * One page of the rows that may be seen. What may not be seen is skipped without a trace: neither a gap, nor a short page,
- * nor a token that goes nowhere tells that something is there (P9). Costs one policy decision per row looked at.
+ * Returns one page of the rows that may be seen. What may not be seen is skipped without a trace: neither a gap, nor a short
+ * page, nor a token that goes nowhere tells that something is there (P9). Costs one policy decision per row looked at.
  */
 export async function visiblePage<Row>(
   page: Page,
@@ -34,7 +34,7 @@ export async function visiblePage<Row>(
   return { items, next: rows.length > page.limit && last !== undefined ? cursorOf(last) : undefined };
 }
 
-/** As `visiblePage`, of rows that are all there, by their names. */
+/** Returns one page of rows that are all there, by their names. */
 export function visiblePageByName<Row extends { readonly name: string }>(
   page: Page,
   rows: readonly Row[],

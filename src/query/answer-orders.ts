@@ -1,5 +1,5 @@
 /**
- * The reader's side: carries out one order after the other, with its own engine handles, until the channel ends.
+ * A reader carries out one order after the other, with its own engine handles, until the channel ends.
  *
  * During an order it checks its own memory every few milliseconds. It can, because the engine computes on its own threads and
  * this event loop is idle; that of a busy service is not. Beyond the limit the reader reports that and kills itself.
@@ -62,7 +62,7 @@ export async function answerOrders({ channel, openEngines, residentBytes, endAtO
     }
     if (isBusy) throw new LancegateError('Internal', 'an order came while another one was under way');
     isBusy = true;
-    // Not awaited, so that the end of the channel is noticed at once.
+    // It is not awaited, so that the end of the channel is noticed at once.
     void reader.carryOut(frame).then(({ reply, bytes }) => {
       isBusy = false;
       send(reply, bytes);
@@ -75,7 +75,7 @@ interface ReaderSurroundings extends Pick<ReaderParts, 'residentBytes' | 'endAtO
   readonly sendBytes: (bytes: readonly Buffer[]) => Promise<void>;
 }
 
-/** An outcome, and the last bytes of the result of a query. */
+/** An outcome comes with the last bytes of the result of a query. */
 interface Carried {
   readonly outcome: ReaderOutcome;
   readonly bytes?: readonly Buffer[];
@@ -169,7 +169,7 @@ class Reader {
     }
   }
 
-  /** The files one after the other, each behind its length. */
+  /** Sends the files one after the other, each behind its length. */
   async #read(dataset: KeptDataset, { columns, where, rows }: ReadWork['what']): Promise<Carried> {
     const files = rows === undefined ? dataset.select(columns ?? [], where) : dataset.take(rows, columns);
     let [waiting, numRows]: [Buffer[], number] = [[], 0];
@@ -204,8 +204,8 @@ class Reader {
 type KeptDataset = Snapshot & BranchHead & EngineWrites & RowQueries & VersionFaults;
 
 /**
- * The datasets that a reader keeps open from one order to the next, which makes a count of 6 ms instead of 8. The least recently
- * used is closed first; few are kept, because each holds its manifest.
+ * A reader keeps datasets open from one order to the next, which makes a count of 6 ms instead of 8. The least recently used is
+ * closed first; few are kept, because each holds its manifest.
  */
 class KeptDatasets {
   readonly #engines: Readonly<Record<ReadAt['store'], Datasets>>;
@@ -228,8 +228,8 @@ class KeptDatasets {
   }
 
   /**
-   * The dataset at the version that the service knows, or at a newer one (P11). If another table got the location, or a branch
-   * was created again under its name, the service names another lineage, so the dataset that was kept does not match.
+   * Returns the dataset at the version that the service knows, or at a newer one (P11). If another table got the location, or a
+   * branch was created again under its name, the service names another lineage, so the dataset that was kept does not match.
    */
   async #latest(at: ReadAt): Promise<KeptDataset> {
     const kept = this.#kept.get(at.lineage);
@@ -252,7 +252,7 @@ async function reaches(dataset: Snapshot & BranchHead, version: number): Promise
 const tooOld = ({ location, version }: ReadAt): LancegateError =>
   new LancegateError('Internal', 'the newest version of the table was not found', { internal: { location, version } });
 
-/** Batches as bytes, in parts as they come. */
+/** Makes bytes of batches, in parts as they come. */
 interface AnswerBytes {
   /** The batches so far have so many. */
   readonly rows: number;
@@ -272,14 +272,14 @@ export function answerBytesOf(form: AnswerForm): AnswerBytes {
   }
 }
 
-/** The batches of a result as the bytes of one answer, in parts of one message each. */
+/** Makes the bytes of one answer of the batches of a result, in parts of one message each. */
 export class ResultBytes {
   readonly #encoding: AnswerBytes;
   readonly #batches: AsyncIterator<IpcFile>;
-  /** The bytes of the batch that was read last, and then those that end the file. */
+  /** These are of the batch that was read last, and then those that end the file. */
   #parts: Iterator<Buffer, void> = [][Symbol.iterator]();
   #hasEnd = false;
-  /** What was cut off the last part. */
+  /** It was cut off the last part. */
   #rest: Buffer = Buffer.alloc(0);
 
   constructor(batches: AsyncIterable<IpcFile>, encoding: AnswerBytes) {

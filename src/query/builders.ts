@@ -6,7 +6,10 @@ import type { ReaderPool } from './reader-pool.ts';
 /** Maintenance is a principal of its own: it waits for one build of a client at the most, and a client for one of its builds. */
 const maintenance = 'maintenance';
 
-/** Indexes and compactions in processes of their own: readers of a second pool, so that a build of minutes takes none from the queries. */
+/**
+ * Builds indexes and compacts in processes of its own: readers of a second pool, so that a build of minutes takes none from the
+ * queries.
+ */
 export class Builders implements Builds {
   readonly #pool: ReaderPool;
   readonly #memoryBytes: number;
@@ -30,7 +33,7 @@ export class Builders implements Builds {
     { store, location, branch, version, principal, signal }: Omit<IndexBuild, 'spec'> & { readonly principal: string },
     work: Extract<Work, { readonly kind: 'index' | 'compact' }>,
   ): Promise<Answered> {
-    // Never the same twice: a dataset that was kept open says nothing of this one.
+    // It is never the same twice: a dataset that was kept open says nothing of this one.
     this.#lastLineage += 1;
     // A shadow is gone afterwards, so it is not kept open.
     const at = { location, branch, version, isExact: store === 'shadow', lineage: `build ${this.#lastLineage}` };

@@ -8,10 +8,10 @@ import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
 import { type Computation, parseArithmetic, textOf } from '../sql/arithmetic.ts';
 import { noLimits, type Token, TokenReader } from '../sql/tokens.ts';
 
-/** What the engine makes of each part of an expression that computes, by the text of the part. */
+/** The engine makes these types of each part of an expression that computes, by the text of the part. */
 export type TypesOfSteps = ReadonlyMap<string, DataType>;
 
-/** The sums, differences and products in an expression, whose types say where to fear a loss. */
+/** Returns the sums, differences and products in an expression, whose types say where to fear a loss. */
 export const stepsOf = (expression: CheckedSql): readonly CheckedSql[] =>
   [...stepsIn(parseArithmetic(expression))].map(ownSql);
 
@@ -22,9 +22,9 @@ const stepsIn = (expression: Computation): ReadonlySet<string> =>
   ]);
 
 /**
- * A condition on rows in which the expression, whose values are of the type `given`, is not what it says, or is no value of `target`;
- * undefined where there is no loss to fear. The engine makes `b + 1` as long as `b` where that is the whole of an expression, and longer
- * elsewhere: so its range counts too.
+ * Returns a condition on rows in which the expression, whose values are of the type `given`, is not what it says, or is no
+ * value of `target`; undefined where there is no loss to fear. The engine makes `b + 1` as long as `b` where that is the whole
+ * of an expression, and longer elsewhere: so its range counts too.
  */
 export function lossOf(
   expression: CheckedSql,
@@ -66,7 +66,7 @@ const mostText = 100_000;
 /** The engine takes the comparison inside of functions only. */
 const isOther = (value: string, exact: string): string => `coalesce((${value}) IS DISTINCT FROM (${exact}), true)`;
 
-/** What stands for an integer that is beyond its type, in decimals. */
+/** Writes, in decimals, what stands for an integer that is beyond its type. */
 type Beyond = (decimals: string, type: LongInteger) => string;
 type LongInteger = 'Int64' | 'UInt64';
 
@@ -79,7 +79,7 @@ const nearest: Beyond = (decimals, type) => {
 
 const integer = (value: bigint, type: LongInteger): string => `arrow_cast('${value}', '${type}')`;
 
-/** The same values, but for those integers. */
+/** Writes an expression of the same values, but for those integers. */
 function asLongInteger(expression: Computation, types: TypesOfSteps, beyond: Beyond): string {
   const type = typeOfInteger(expression, types);
   if (type !== undefined) return beyond(asDecimal(expression, types, beyond), type);
@@ -165,8 +165,8 @@ function timestampLosses(expression: CheckedSql, given: DataType): readonly stri
 }
 
 /**
- * Infinity where the columns that were computed with are finite, or a longer float is. What divides, or has a pole, makes infinity by
- * its definition.
+ * It is a loss if the value is infinite where the columns that were computed with are finite, or a longer float is. What
+ * divides, or has a pole, makes infinity by its definition.
  */
 function floatLosses(expression: CheckedSql, fields: readonly Field[], given: DataType): readonly string[] {
   if (given.kind !== 'float') return [];
@@ -178,7 +178,7 @@ function floatLosses(expression: CheckedSql, fields: readonly Field[], given: Da
   return lost.map((condition) => `${magnitude(expression)} = ${infinity} AND ${condition}`);
 }
 
-/** Or with infinity in its text. */
+/** One with infinity in its text counts, too. */
 export const infiniteByDefinition = /[/%]|inf|\b(?:ln|log|log2|log10|atanh|cot)\b/i;
 
 const infinity = `CAST('inf' AS DOUBLE)`;
@@ -186,13 +186,13 @@ const magnitude = (expression: string): string => `abs(CAST((${expression}) AS D
 
 const isBounded = (expression: string): string => `${magnitude(expression)} < ${infinity}`;
 
-/** The columns that an expression computes with. */
+/** An expression computes with these columns. */
 export function inputsOf(expression: CheckedSql, fields: readonly Field[]): readonly Field[] {
   const names = namesIn(expression);
   return fields.filter(({ name }) => names.has(name));
 }
 
-/** False where floats are inside of other columns. */
+/** It is false where floats are inside of other columns. */
 function finiteInputs(expression: CheckedSql, fields: readonly Field[]): string {
   const inputs = inputsOf(expression, fields);
   if (inputs.some(({ children }) => children.length > 0)) return 'false';
@@ -214,7 +214,7 @@ function namesIn(expression: CheckedSql): ReadonlySet<string> {
 const digitsOfFloat = 15;
 const mostInteger = 2n ** 64n - 1n;
 
-/** Whether the engine makes another decimal of a number in the expression. */
+/** Says whether the engine makes another decimal of a number in the expression. */
 export function hasInexactNumber(expression: CheckedSql): boolean {
   const tokens = new TokenReader(expression, noLimits);
   while (tokens.peek().kind !== 'end') {
@@ -227,7 +227,7 @@ export function hasInexactNumber(expression: CheckedSql): boolean {
   return false;
 }
 
-/** undefined where all stays as it is. */
+/** Returns undefined where all stays as it is. */
 function inLongFloats(expression: CheckedSql, fields: readonly Field[]): string | undefined {
   const short = new Set(
     fields.flatMap(({ name, type }) => (type.kind === 'float' && type.bitWidth < 64 ? [name] : [])),
@@ -256,5 +256,5 @@ function longFloat(
   return name !== undefined && shortFloats.has(name) ? `arrow_cast(${quoteSegment(name)}, 'Float64')` : written;
 }
 
-/** Whether a type comes next, or what may be a name instead. */
+/** Says whether a type comes next, or what may be a name instead. */
 const isType = (before: Token | undefined): boolean => before?.value === '::' || before?.value === 'AS';

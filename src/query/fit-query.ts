@@ -8,8 +8,8 @@ import { invalidInput, LancegateError } from '../kernel/errors.ts';
 const manyResults = 10_000;
 
 /**
- * The query as it fits the snapshot. `InvalidInput` and `TableColumnNotFound` name the field of the request that does not; what
- * the engine finds itself is left to it.
+ * Returns the query as it fits the snapshot. `InvalidInput` and `TableColumnNotFound` name the field of the request that does
+ * not; what the engine finds itself is left to it.
  */
 export async function fitted(spec: QuerySpec, snapshot: Pick<Snapshot, 'schema' | 'countRows'>): Promise<QuerySpec> {
   const { nearest, text, orderBy } = spec;
@@ -84,7 +84,7 @@ const vectorColumns = (
     return field.type.kind === 'struct' ? vectorColumns(field.children, path) : [];
   });
 
-/** The length in a column of vectors, or of lists of them; undefined for any other. */
+/** Returns the length in a column of vectors, or of lists of them; undefined for any other. */
 function vectorLength({ type, children }: Field): number | undefined {
   const [child] = children;
   if (child === undefined) return undefined;

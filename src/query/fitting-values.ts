@@ -1,8 +1,8 @@
 /**
- * What the engine would store otherwise than a change says, and without an error. It converts new values to the types of their
- * columns and refuses what does not convert; but it makes infinity of a number that a shorter float cannot hold, a time of day of any
- * number, a number at the other end of a sum that is too large, NULL of a field that the new value of a struct lacks, and drops a field
- * that the column lacks.
+ * The engine stores some values otherwise than a change says, and without an error. It converts new values to the types of
+ * their columns and refuses what does not convert; but it makes infinity of a number that a shorter float cannot hold, a time
+ * of day of any number, a number at the other end of a sum that is too large, NULL of a field that the new value of a struct
+ * lacks, and drops a field that the column lacks.
  */
 import { openBatch } from '../arrow/column/batch-buffers.ts';
 import { type ColumnData, readBatch } from '../arrow/column/column-data.ts';
@@ -36,7 +36,7 @@ export async function requireFittingValues(rows: ReadableRows, step: ChangeStep)
   if (step.kind === 'alter columns') await requireFittingCasts(rows, step.alterations);
 }
 
-/** New values of a column, as an expression over the rows. */
+/** A column gets new values by an expression over the rows. */
 interface Expression {
   readonly column: string;
   readonly expression: CheckedSql;
@@ -49,7 +49,7 @@ interface Value extends Expression {
 }
 
 type Typed<Kind extends Expression> = Kind & {
-  /** What the expression makes. */
+  /** The expression makes it. */
   readonly given: Field;
 };
 
@@ -89,7 +89,7 @@ function requireExactNumbers(target: Field, expression: CheckedSql): void {
 const holdsDecimals = ({ type, children: [element] }: Field): boolean =>
   type.kind === 'decimal' || (type.kind.endsWith('list') && element !== undefined && holdsDecimals(element));
 
-/** Neither a column alone nor a constant. */
+/** It is neither a column alone nor a constant. */
 const mayLose = (expression: CheckedSql): boolean => /[-+*(]/.test(expression);
 
 interface ExactValue extends Expression {
@@ -110,7 +110,7 @@ async function requireExact(
   }
 }
 
-/** Whether there is infinity inside of a list or struct, and in none of the columns that it was computed with. */
+/** Says whether there is infinity inside of a list or struct, and in none of the columns that it was computed with. */
 async function makesEnds(
   rows: ReadableRows,
   { column, expression, given }: Typed<Expression>,
@@ -150,7 +150,7 @@ async function typesOfSteps(
   return new Map(known.map(({ expression, given }) => [expression, given.type]));
 }
 
-/** False where the engine refuses to tell. */
+/** Returns false where the engine refuses to tell. */
 async function isTrueOfRow(rows: ReadableRows, condition: CheckedSql, where: CheckedSql | undefined): Promise<boolean> {
   const filter = where === undefined ? condition : ownSql(`(${where}) AND (${condition})`);
   const found = await unlessRefused(async () => {
@@ -182,7 +182,7 @@ const isLoose = ({ type, children }: Field, expression: CheckedSql): boolean =>
   type.kind === 'struct' ||
   children.some((child) => isLoose(child, expression));
 
-/** Without those whose expressions are at fault, or make what no column holds: the engine says why when it runs the step. */
+/** Leaves out those whose expressions are at fault, or make what no column holds: the engine says why when it runs the step. */
 async function withTypes<Kind extends Expression>(
   rows: ReadableRows,
   values: readonly Kind[],
@@ -217,7 +217,7 @@ const queryOf = (values: readonly Expression[], where: CheckedSql | undefined, l
   text: undefined,
 });
 
-/** undefined where the engine refuses the query, as it will the step. */
+/** Returns undefined where the engine refuses the query, as it will the step. */
 async function unlessRefused<Result>(run: () => Promise<Result | undefined>): Promise<Result | undefined> {
   try {
     return await run();
@@ -266,7 +266,6 @@ const outOfRangeOf = (column: string): LancegateError =>
 
 const isOfAllRows = ({ isConstant }: Value): boolean => isConstant;
 
-/** The first that is. */
 async function outOfRange(
   rows: ReadableRows,
   values: readonly Ranged[],
@@ -293,7 +292,7 @@ function isAny(length: number, is: (row: number) => boolean): boolean {
   return false;
 }
 
-/** The column of each value of the query, batch by batch. */
+/** Returns how to find the column of each value of the query, batch by batch. */
 function batchesOf(file: IpcFile): readonly ((value: number) => ColumnData)[] {
   const { fields } = readSchemaOfIpcFile(file);
   return readFooter(file).batches.map((block) => {

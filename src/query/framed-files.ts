@@ -1,10 +1,10 @@
-/** Files on their way from a reader: one after the other, each behind its length in four bytes (little endian). */
+/** Files come from a reader one after the other, each behind its length in four bytes (little endian). */
 import { type IpcFile, ownFile } from '../arrow/format/ipc-file.ts';
 import { mostReplyBytes } from './protocol.ts';
 
 const bytesOfLength = 4;
 
-/** The bytes of a file, in parts that fit into one message each. */
+/** Returns the bytes of a file, in parts that fit into one message each. */
 export function* framed(file: IpcFile): Generator<Buffer, void, void> {
   const length = Buffer.allocUnsafe(bytesOfLength);
   length.writeUInt32LE(file.length);
@@ -12,7 +12,7 @@ export function* framed(file: IpcFile): Generator<Buffer, void, void> {
   for (let at = 0; at < file.length; at += mostReplyBytes) yield file.subarray(at, at + mostReplyBytes);
 }
 
-/** Each file in memory of its own. */
+/** Returns each file in memory of its own. */
 export async function* framedFiles(parts: AsyncIterable<Uint8Array>): AsyncGenerator<IpcFile, void, void> {
   let target = Buffer.allocUnsafe(bytesOfLength);
   let [filled, isFile] = [0, false];

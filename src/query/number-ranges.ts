@@ -7,10 +7,10 @@ import { paired } from '../kernel/paired.ts';
 /** It checks the values of one batch. */
 export type RangeCheck = (data: ColumnData) => (index: number) => boolean;
 
-/** undefined where every value that the engine converts from the one type to the other is in range. */
+/** Returns undefined where every value that the engine converts from the one type to the other is in range. */
 export const rangeCheck = (given: Field, target: Field): RangeCheck | undefined => checkOf(given, target, rangeOf);
 
-/** Whether no value is one that the engine makes of a float beyond all others; undefined where the type has none. */
+/** Says whether no value is one that the engine makes of a float beyond all others; undefined where the type has none. */
 export const endCheck = (field: Field): RangeCheck | undefined => checkOf(field, field, withinEnds);
 
 /** It gives the range for the values of single fields. */
@@ -71,7 +71,7 @@ const orNull =
 
 type Range = (value: number) => boolean;
 
-/** Half of the last step beyond the largest float of 16 bits. */
+/** It is half of the last step beyond the largest float of 16 bits. */
 const beyondHalf = 65_520;
 const secondsPerDay = 86_400;
 const perSecond = { s: 1, ms: 1e3, us: 1e6, ns: 1e9 } as const;
@@ -96,7 +96,7 @@ function rangeOf(given: DataType, target: DataType): Range | undefined {
   return (value) => !Number.isFinite(value) || isInRange(value);
 }
 
-/** Rounded, the last time that there is. */
+/** It is the last time that there is, rounded. */
 const lastTime = 2 ** 63;
 
 function withinEnds({ kind }: DataType): Range | undefined {
@@ -113,7 +113,7 @@ function valueCheck(field: Field, isInRange: Range): RangeCheck | undefined {
   });
 }
 
-/** The values as numbers, perhaps rounded. */
+/** Returns the values as numbers, perhaps rounded. */
 function numbersOf(field: Field): ((data: ColumnData) => (index: number) => number) | undefined {
   const { type } = field;
   switch (type.kind) {
@@ -168,7 +168,7 @@ const decimalNumbers = (words: number, divisor: number) => (data: ColumnData) =>
   };
 };
 
-/** NaN of what is no number in digits: a date, a time of day, `inf`. */
+/** Makes NaN of what is no number in digits: a date, a time of day, `inf`. */
 const textNumbers = ({ bytes, offsets }: ColumnData) => {
   const texts = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   return (index: number): number => {
@@ -178,7 +178,7 @@ const textNumbers = ({ bytes, offsets }: ColumnData) => {
   };
 };
 
-/** A type in Lance's dialect as far as a number in it has a range: of others nothing is asked. */
+/** Reads a type in Lance's dialect as far as a number in it has a range: of others nothing is asked. */
 export const lanceType = (dataType: string): Pick<Field, 'type' | 'children'> => typeIn(JSON.parse(dataType));
 
 function typeIn(json: unknown): Pick<Field, 'type' | 'children'> {

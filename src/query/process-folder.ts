@@ -1,13 +1,16 @@
 /**
- * The temporary files of one process. The engine writes the vectors of an index build there, and leaves them if it is killed; so the
- * folder is that process's alone, for its owner only, below the scratch folder, which each start empties. Who makes it
- * removes it once the process has ended, however it ended.
+ * One process has its temporary files here. The engine writes the vectors of an index build there, and leaves them if it is
+ * killed; so the folder is that process's alone, for its owner only, below the scratch folder, which each start empties. Who
+ * makes it removes it once the process has ended, however it ended.
  */
 import { mkdtempSync, rmdirSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** Where the disk of the scratch folder is full, below `otherwise`: a process without room for temporary files can do nothing. */
+/**
+ * Makes it below `otherwise` where the disk of the scratch folder is full: a process without room for temporary files can do
+ * nothing.
+ */
 export function makeProcessFolder(scratchFolder: string, otherwise: string): string | undefined {
   return makeWithin(scratchFolder) ?? makeWithin(otherwise);
 }
@@ -17,7 +20,7 @@ export async function removeProcessFolder(path: string): Promise<void> {
   await rm(path, { recursive: true, force: true }).catch(() => undefined);
 }
 
-/** What makes a process keep its temporary files there. */
+/** These make a process keep its temporary files there. */
 export const temporaryFilesIn = (path: string): Readonly<Record<string, string>> => ({
   TMPDIR: path,
   TMP: path,

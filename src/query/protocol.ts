@@ -17,7 +17,7 @@ import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
 
-/** A dataset at an earlier version, or at the newest one. */
+/** A client reads a dataset at an earlier version, or at the newest one. */
 export type Reading =
   | { readonly location: Location; readonly branch: BranchName | undefined; readonly version: number }
   | {
@@ -40,30 +40,30 @@ export interface Queries {
    * throws; so does the reading of `parts`, which ends in the middle then.
    */
   query(reading: Reading, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult>;
-  /** As `count`, with what `RowQueries.explain` throws. */
+  /** Rejects as `count`, and with what `RowQueries.explain` throws. */
   explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
 }
 
-/** The rows in the form that was asked for. */
+/** The rows have the form that was asked for. */
 export interface QueryResult {
   /**
    * Each is computed when it is asked for, or a little before; its bytes are gone once the next one is asked for. To be read to the
    * end or left, which ends the query.
    */
   readonly parts: AsyncIterable<Uint8Array>;
-  /** All of the bytes, if they are few and there already; then `parts` need not be read. */
+  /** It has all of the bytes, if they are few and there already; then `parts` need not be read. */
   readonly whole: Uint8Array | undefined;
   /** Undefined until the last byte has been read. */
   facts(): QueryFacts | undefined;
 }
 
 export interface QueryFacts {
-  /** The version that was read. */
+  /** This version was read. */
   readonly version: number;
   readonly rows: number;
 }
 
-/** The first message: how the reader reaches the tables. */
+/** The first message says how the reader reaches the tables. */
 export interface ReaderSetup {
   readonly root: string;
   /** May hold credentials, so they are sent here and not in an argument or environment variable. */
@@ -71,15 +71,15 @@ export interface ReaderSetup {
   readonly scratchFolder: string;
   readonly indexCacheBytes: number;
   readonly metadataCacheBytes: number;
-  /** Resident memory beyond which the reader kills itself, unless the order may have more. */
+  /** The reader kills itself beyond so much resident memory, unless the order may have more. */
   readonly memoryBytes: number;
-  /** How far behind the service its engine threads are scheduled (`setpriority(2)`). */
+  /** Its engine threads are scheduled so far behind the service (`setpriority(2)`). */
   readonly niceness: number;
 }
 
 /** It names a dataset, and has what the service knows of it. */
 export interface ReadAt {
-  /** Where the location is: under the storage root, in a shadow there, or in the folder for intermediate results. */
+  /** The location is under the storage root, in a shadow there, or in the folder for intermediate results. */
   readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch?: BranchName | undefined;
@@ -101,7 +101,7 @@ export type Work =
   | { readonly kind: 'query'; readonly spec: QuerySpec; readonly answer: AnswerForm }
   | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
-/** What an order is for: it answers a client who reads, it is a part of a write, or it keeps a table fast. */
+/** An order has a purpose: it answers a client who reads, it is a part of a write, or it keeps a table fast. */
 export type Purpose = 'reading' | 'writing' | 'upkeep';
 
 export function purposeOf(kind: Work['kind']): Purpose {
@@ -123,7 +123,7 @@ export function purposeOf(kind: Work['kind']): Purpose {
 export interface Order {
   readonly at: ReadAt;
   readonly work: Work;
-  /** Resident memory that it may have beyond the reader's own. */
+  /** It may have so much resident memory beyond the reader's own. */
   readonly extraBytes: number;
 }
 
@@ -132,21 +132,21 @@ export type ReaderOutcome =
   | { readonly kind: 'changed'; readonly counts: MergeCounts }
   | { readonly kind: 'built' }
   | ({ readonly kind: 'compacted' } & CompactionResult)
-  /** Why the version cannot be read; undefined where it can. */
+  /** It says why the version cannot be read; undefined where it can. */
   | { readonly kind: 'tried'; readonly fault: string | undefined }
   | ({ readonly kind: 'queried' } & QueryFacts)
   | { readonly kind: 'explained'; readonly plan: string }
   | { readonly kind: 'refused'; readonly refusal: PlainError };
 
-/** An outcome that is no refusal, with the last bytes of a query's result. */
+/** An outcome that is no refusal comes with the last bytes of a query's result. */
 export type Answered =
   | Exclude<ReaderOutcome, { readonly kind: 'refused' | 'queried' }>
   | ({ readonly kind: 'queried'; readonly bytes: Buffer } & QueryFacts);
 
-/** Bytes of a result as they came from the channel. */
+/** These bytes of a result are as they came from the channel. */
 export interface ResultPart {
   readonly bytes: Buffer;
-  /** The chunk of the channel that ends with these bytes: it can be freed when they have been read. */
+  /** The chunk of the channel ends with these bytes, so it can be freed when they have been read. */
   readonly readChunk: Buffer | undefined;
 }
 
@@ -156,7 +156,7 @@ export type TakeBytes = (part: ResultPart) => Promise<void>;
 /** A message of a reader has no more bytes. */
 export const mostReplyBytes = 256 * 1024;
 
-/** The outcome as that of an order of this kind. */
+/** Requires the outcome to be that of an order of this kind. */
 export function expectAnswer<Kind extends Answered['kind']>(
   answered: Answered,
   kind: Kind,
@@ -172,16 +172,16 @@ export type Reply =
   | { readonly kind: 'bytes' }
   /** Its bytes are the last of a query's result. `isSpent`: the reader holds so much memory that the next order might have too little. */
   | { readonly kind: 'done'; readonly outcome: ReaderOutcome; readonly isSpent: boolean }
-  /** The last message of a reader that kills itself. */
+  /** A reader that kills itself sends it last. */
   | { readonly kind: 'beyond memory'; readonly residentBytes: number };
 
-/** A `LancegateError` as data. */
+/** It has the data of a `LancegateError`. */
 interface PlainError {
   readonly kind: ErrorName;
   readonly message: string;
   readonly internal?: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterSeconds?: number | undefined;
-  /** The text of the cause, for the log. */
+  /** The log has the text of the cause. */
   readonly cause?: string | undefined;
 }
 
@@ -217,10 +217,10 @@ export interface MessageFrame {
 const lengthsBytes = 8;
 const noBytes = Buffer.alloc(0);
 
-/** So little is copied into one buffer, which takes the system less than several. */
+/** So few bytes are copied into one buffer, which costs the system less than several. */
 const fewBytes = 16 * 1024;
 
-/** Whether the channel takes more at once; otherwise it says 'drain' when it does. */
+/** Returns whether the channel takes more at once; otherwise it says 'drain' when it does. */
 export function writeFrame(channel: Duplex, header: unknown, bytes: readonly Uint8Array[] = []): boolean {
   const length = lengthOf(bytes);
   const head = frameHead(header, length);
@@ -235,7 +235,7 @@ export function writeFrame(channel: Duplex, header: unknown, bytes: readonly Uin
 
 export const lengthOf = (parts: readonly Uint8Array[]): number => parts.reduce((sum, { length }) => sum + length, 0);
 
-/** The lengths and the header of a message. */
+/** Returns the lengths and the header of a message. */
 export function frameHead(header: unknown, bytesLength = 0): Buffer {
   const text = JSON.stringify(header);
   const textLength = Buffer.byteLength(text);
@@ -256,11 +256,11 @@ export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGene
   }
 }
 
-/** The messages of a channel, one after the other. The bytes of each are to be read before the next one. */
+/** Reads the messages of a channel, one after the other. The bytes of each are to be read before the next one. */
 export class FrameReader {
   readonly #incoming: Incoming;
   readonly #mostBytes: number;
-  /** Bytes of the present message that were not read yet. */
+  /** So many bytes of the present message were not read yet. */
   #left = 0;
 
   constructor(channel: Duplex, mostBytes: number) {
@@ -268,7 +268,7 @@ export class FrameReader {
     this.#mostBytes = mostBytes;
   }
 
-  /** Undefined at the end. Throws on a malformed frame, or one with more than `mostBytes`. */
+  /** Returns undefined at the end. Throws on a malformed frame, or one with more than `mostBytes`. */
   async next(): Promise<{ readonly header: unknown } | undefined> {
     const lengths = this.#incoming.view(lengthsBytes) ?? (await this.#incoming.copy(lengthsBytes));
     if (lengths === undefined) return undefined;
@@ -283,7 +283,7 @@ export class FrameReader {
     return { header };
   }
 
-  /** All bytes of the message, in memory of their own. */
+  /** Returns all bytes of the message, in memory of their own. */
   async bytes(): Promise<Buffer> {
     if (this.#left === 0) return noBytes;
     const whole = await this.#incoming.copy(this.#left);
@@ -292,7 +292,7 @@ export class FrameReader {
     return whole;
   }
 
-  /** The next bytes of the message, as they came; undefined behind the last. */
+  /** Returns the next bytes of the message, as they came; undefined behind the last. */
   async part(): Promise<ResultPart | undefined> {
     if (this.#left === 0) return undefined;
     const part = await this.#incoming.part(this.#left);
@@ -312,7 +312,7 @@ class Incoming {
   readonly #channel: Duplex;
   readonly #chunks: Buffer[] = [];
   #waitingBytes = 0;
-  /** How much of the first chunk was read. */
+  /** So much of the first chunk was read. */
   #offset = 0;
   #end: { readonly error: Error | undefined } | undefined;
   #wake: () => void = () => undefined;
@@ -325,7 +325,10 @@ class Incoming {
     channel.once('close', () => this.#finish(undefined));
   }
 
-  /** At once and where they lie, for reading before anything else is read; undefined if they are not all in one chunk. */
+  /**
+   * Returns them at once and where they lie, for reading before anything else is read; undefined if they are not all in one
+   * chunk.
+   */
   view(count: number): Buffer | undefined {
     const chunk = this.#chunks[0];
     if (chunk === undefined || this.#offset + count > chunk.length) return undefined;

@@ -1,6 +1,6 @@
 /**
- * The reader processes. The pool starts them when it needs them, ends idle ones, and replaces those that die. Each has one
- * order at a time, so a reader that dies or is killed costs one order. A fair queue bounds the orders that wait.
+ * A pool of reader processes starts them when it needs them, ends idle ones, and replaces those that die. Each has one order at
+ * a time, so a reader that dies or is killed costs one order. A fair queue bounds the orders that wait.
  */
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
@@ -35,7 +35,10 @@ export class ReaderPool {
   readonly #all = new Set<ReaderProcess>();
   /** It includes those that have ended and whose temporary files are being removed. */
   readonly #uncleared = new Set<ReaderProcess>();
-  /** Free readers, each with the function that cancels its idle timer. The last one is taken first, so that the others stay idle. */
+  /**
+   * Each free reader stands with the function that cancels its idle timer. The last one is taken first, so that the others stay
+   * idle.
+   */
   readonly #free = new Map<ReaderProcess, () => void>();
   #deathsInRow = 0;
   #pause: Promise<void> | undefined;
@@ -71,7 +74,7 @@ export class ReaderPool {
     }
   }
 
-  /** Whether an order that waits, of anybody or of others than this principal, would have the reader of such an order. */
+  /** Says whether an order that waits, of anybody or of others than this principal, would have the reader of such an order. */
   isReaderWanted(order: Seeker & { readonly work: Purpose }, by: 'anybody' | 'others'): boolean {
     return this.#queue.isSlotWanted(order, by);
   }
@@ -150,7 +153,7 @@ export class ReaderPool {
     this.#parts.metrics.readerEnded(reason);
     if (reason === 'idle' || reason === 'stop' || this.#isClosed) return;
     if (!isOfOrder.has(reason)) this.#backOff();
-    // So that the next order does not wait for a start. After a failed start, the next order tries again.
+    // The next order does not wait for a start then. After a failed start, the next order tries again.
     if (reader.wasReady) void (this.#pause ?? Promise.resolve()).then(() => this.#replace());
   }
 
@@ -173,7 +176,7 @@ export class ReaderPool {
   }
 }
 
-/** Deaths that say nothing of the program, but of what it was to do. */
+/** These deaths say nothing of the program, but of what it was to do. */
 const isOfOrder: ReadonlySet<ReaderDeath> = new Set(['spent', 'cancelled', 'deadline', 'memory']);
 
 /** An order also ends because its client left, or because its job was cancelled. */
@@ -181,7 +184,7 @@ const isTimedOut = (reason: unknown): boolean => reason instanceof LancegateErro
 
 const stopping = (): LancegateError => new LancegateError('SlowDown', 'the service is stopping');
 
-/** What any process needs, and the engine's own settings. */
+/** Any process needs these, or they are the engine's own settings. */
 const always =
   /^(?:PATH|HOME|LANG|LC_ALL|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR|LANCE(?:DB)?_\w+|RUST_LOG|TOKIO_WORKER_THREADS)$/;
 /** The engine reads credentials of object stores from these. */
@@ -209,7 +212,7 @@ const littleKept = {
  */
 const readAheadShare = 16;
 
-/** The part of the service's environment that a reader gets: no secret that it does not need (P9). */
+/** A reader gets a part of the service's environment, and no secret that it does not need (P9). */
 export function readerEnvironment(
   environment: Readonly<Record<string, string | undefined>>,
   { storageRoot, memoryBytes }: { readonly storageRoot: string; readonly memoryBytes: number },

@@ -1,6 +1,6 @@
 /**
- * One reader process, from the service's side. It starts with a channel and few environment variables and gets one order at a
- * time. However it ends, `ended` has the reason, and the order under way is refused with it.
+ * The service holds one of these for each reader process. It starts with a channel and few environment variables and gets one
+ * order at a time. However it ends, `ended` has the reason, and the order under way is refused with it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ import {
 
 export interface ReaderProcessParts {
   readonly setup: ReaderSetup;
-  /** The whole environment of the process, but for where its temporary files are. */
+  /** The process has no other environment, but for where its temporary files are. */
   readonly environment: Readonly<Record<string, string>>;
   readonly logger: Logger;
   /** It counts the memory that a merge takes beyond the reader's own. */
@@ -53,7 +53,7 @@ export class ReaderProcess {
   #take: TakeBytes | undefined;
   /** Resolves when the process was killed: nothing that it has sent is wanted. */
   readonly #killed = Promise.withResolvers<void>();
-  /** Set if the reason is known before the process has ended. */
+  /** It is set if the reason is known before the process has ended. */
   #reason: ReaderDeath | undefined;
   #wasReady = false;
   #isSpent = false;
@@ -64,7 +64,7 @@ export class ReaderProcess {
     this.#memoryBytes = setup.memoryBytes;
     this.#serviceMemory = serviceMemory;
     const folder = makeProcessFolder(setup.scratchFolder, environment.TMPDIR ?? tmpdir());
-    // Detached: Ctrl-C on the terminal is for the service alone, which ends its readers.
+    // It is detached: Ctrl-C on the terminal is for the service alone, which ends its readers.
     this.#child = spawn(process.execPath, [...nodeOptions, program], {
       env: { ...environment, ...(folder === undefined ? {} : temporaryFilesIn(folder)) },
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
@@ -81,17 +81,16 @@ export class ReaderProcess {
     writeFrame(this.#channel, setup);
   }
 
-  /** Whether the reader holds so much memory that the next order might have too little. */
+  /** The reader holds so much memory that the next order might have too little. */
   get isSpent(): boolean {
     return this.#isSpent;
   }
 
-  /** Whether the reader has ended, or is about to. */
+  /** The reader has ended, or is about to. */
   get isOver(): boolean {
     return this.#hasEnded || this.#reason !== undefined;
   }
 
-  /** Whether the reader has started. */
   get wasReady(): boolean {
     return this.#wasReady;
   }
@@ -101,7 +100,7 @@ export class ReaderProcess {
     return this.#ready.promise;
   }
 
-  /** The reader's own refusal, or `ReaderDied`. `take` gets the bytes of a query's result, all but the last. */
+  /** Rejects with the reader's own refusal, or `ReaderDied`. `take` gets the bytes of a query's result, all but the last. */
   async ask(order: Order, rows?: Uint8Array, take?: TakeBytes): Promise<Answered> {
     if (!this.#wasReady) await this.ready;
     const { pid } = this.#child;
@@ -190,7 +189,7 @@ export class ReaderProcess {
 
   #keepLastWords(stderr: Readable | null): void {
     stderr?.on('data', (text: Buffer) => {
-      // A panic of the engine with some of its trace.
+      // So many characters hold a panic of the engine with some of its trace.
       this.#lastWords = (this.#lastWords + text.toString()).slice(-2_000);
     });
   }
@@ -243,5 +242,5 @@ function channelOf({ stdio }: { readonly stdio: ChildProcess['stdio'] | undefine
   return channel instanceof Duplex ? channel : new PassThrough();
 }
 
-/** Ended by the service in normal operation. */
+/** The service ends readers so in normal operation. */
 const isNormal = (reason: ReaderDeath): boolean => ['idle', 'spent', 'stop', 'cancelled'].includes(reason);

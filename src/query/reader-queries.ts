@@ -16,7 +16,9 @@ import type { ResultSpools } from './result-spool.ts';
 /** So many processes end before what they read counts as the cause. */
 const mostDeaths = 2;
 
-/** What clients want of the engine, as orders to the readers: queries, steps of writes, rows of views, trials of versions. */
+/**
+ * Makes orders to the readers of what clients want of the engine: queries, steps of writes, rows of views, trials of versions.
+ */
 export class ReaderQueries implements Queries, ReaderChanges {
   readonly #pool: ReaderPool;
   readonly #clock: Clock;
@@ -26,8 +28,8 @@ export class ReaderQueries implements Queries, ReaderChanges {
   #lastLineage = 0;
 
   /**
-   * `changeBytes`: what a change may take in addition to its reader's memory and four times its rows, which is what the engine
-   * takes to merge them; the memory plan reserves as much with each body.
+   * A change may take `changeBytes` in addition to its reader's memory and four times its rows, which is what the engine takes
+   * to merge them; the memory plan reserves as much with each body.
    */
   constructor(pool: ReaderPool, spools: ResultSpools, clock: Clock, changeBytes: number) {
     this.#pool = pool;

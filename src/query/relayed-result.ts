@@ -11,7 +11,7 @@ interface RelayParts {
   readonly signal: AbortSignal;
   readonly clock: Clock;
   readonly spool: ResultSpool;
-  /** Whether a query that waits would have the reader of this one, or such a query of another principal. */
+  /** Says whether a query that waits would have the reader of this one, or such a query of another principal. */
   readonly isReaderWanted: (by: 'anybody' | 'others') => boolean;
 }
 
@@ -24,9 +24,9 @@ const leastBytesPerMs = 16_000;
 const spooledPartBytes = 256 * 1024;
 
 /**
- * The bytes of a result on their way from a reader to a client, one message at a time: the reader's next message is not taken
- * before the client's side has asked for it, so the reader goes no faster than the client. Where others wait for the reader of a client
- * that lets it wait, the rest of the result is spooled, and the reader is free as soon as it has computed it (P10).
+ * Relays the bytes of a result from a reader to a client, one message at a time: the reader's next message is not taken before
+ * the client's side has asked for it, so the reader goes no faster than the client. Where others wait for the reader of a
+ * client that lets it wait, the rest of the result is spooled, and the reader is free as soon as it has computed it (P10).
  */
 export class RelayedResult implements QueryResult {
   /** Ends the query: aborts with the request, or once the result is left. */
@@ -37,11 +37,11 @@ export class RelayedResult implements QueryResult {
   #waiting: ResultPart | undefined;
   #taken: () => void = () => undefined;
   #wake: () => void = () => undefined;
-  /** How long the reader has waited for the client. */
+  /** The reader has waited so long for the client. */
   #waitedMs = 0;
-  /** What the client has asked for so far. */
+  /** The client has asked for so many so far. */
   #takenBytes = 0;
-  /** Since when there is no room to spool, and what the client had taken by then. */
+  /** There is no room to spool since then, and the client had taken so much by then. */
   #full: { readonly sinceMs: number; readonly takenBytes: number } | undefined;
   #queried: Queried | undefined;
   #failure: unknown;

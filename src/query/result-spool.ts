@@ -1,7 +1,7 @@
 /**
- * Where the rest of a result waits whose client does not take it while others wait for its reader: a file of the scratch folder that
- * has no name, so nothing of it outlives the process. One quota bounds all of them, and a principal has a share of it. What finds no
- * room here stays with its reader.
+ * The rest of a result waits here if its client does not take it while others wait for its reader: in a file of the scratch
+ * folder that has no name, so nothing of it outlives the process. One quota bounds all of them, and a principal has a share of
+ * it. What finds no room here stays with its reader.
  */
 import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, statfs, unlink } from 'node:fs/promises';
@@ -33,7 +33,7 @@ export class ResultSpools {
     return new ResultSpool(this.#quota, [holder], () => this.#open());
   }
 
-  /** `undefined` where the disk is nearly full. */
+  /** Returns `undefined` where the disk is nearly full. */
   async #open(): Promise<FileHandle | undefined> {
     const { bavail, bsize } = await statfs(this.#folder);
     if (bavail * bsize < 2 * this.#quota.max) return undefined;
@@ -52,7 +52,7 @@ export class ResultSpool {
   #file: FileHandle | undefined;
   #writtenBytes = 0;
   #readBytes = 0;
-  /** What the file has on the disk. */
+  /** The file has so many on the disk. */
   #heldBytes = 0;
   #isUsable = true;
 
@@ -66,7 +66,7 @@ export class ResultSpool {
     return this.#writtenBytes - this.#readBytes;
   }
 
-  /** False where there is no room; the bytes are the caller's to keep then. */
+  /** Returns false where there is no room; the bytes are the caller's to keep then. */
   async write(bytes: Uint8Array): Promise<boolean> {
     if (!this.#isUsable) return false;
     if (this.unreadBytes === 0) this.#beginAnew();

@@ -1,6 +1,6 @@
 /**
- * The sums, differences and products in an expression that was checked (`check-filter.ts`), with what they are made of. All else is
- * words in their order: this knows as much of the grammar as says where an operand begins and ends.
+ * Finds the sums, differences and products in an expression that was checked (`check-filter.ts`), with what they are made of.
+ * All else is words in their order: this knows as much of the grammar as says where an operand begins and ends.
  */
 import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { noLimits, type Token, TokenReader } from './tokens.ts';
@@ -34,7 +34,10 @@ const additive: ReadonlySet<string> = new Set(['+', '-']);
 const multiplicative: ReadonlySet<string> = new Set(['*', '/', '%']);
 /** These have any other rank: what stands beside them is not taken apart. */
 const ofOtherRank: ReadonlySet<string> = new Set(['||', '<<', '>>', '&', '|', '^']);
-/** No column where a value should come: behind an operand every word is none. Other keywords can be columns, such as `time` and `end`. */
+/**
+ * These words are no column where a value should come: behind an operand every word is none. Other keywords can be columns,
+ * such as `time` and `end`.
+ */
 const separatingWords: ReadonlySet<string> = new Set(['BETWEEN', 'ILIKE', 'IN', 'LIKE', 'NOT', 'WHEN']);
 const closing: ReadonlySet<string> = new Set([')', ']']);
 
@@ -45,7 +48,7 @@ class ArithmeticReader {
     this.#sql = new TokenReader(sql, noLimits);
   }
 
-  /** Up to the bracket, or the END, that closes it. */
+  /** Reads up to the bracket, or the END, that closes it. */
   level(): Computation {
     const parts: (string | Computation)[] = [];
     let run: Item[] = [];

@@ -374,7 +374,7 @@ class FilterReader {
   }
 
   #checkArgument({ name, argument, argumentToken: literal, argumentStart, literals }: Frame, rule: ArgumentRule): void {
-    // One token, and the one that ended it.
+    // It is one token, and the one that ended it.
     const isAlone = this.#sql.count - argumentStart === 2;
     if (literal.kind !== 'text' || !isAlone) {
       throw new SqlMistake(`argument ${argument + 1} of ${name} must be a text, written out`, literal.at);

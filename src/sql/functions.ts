@@ -1,8 +1,8 @@
 /**
- * The functions that clients may call: their time and the size of their result are bounded by what they are given. Left out
- * are those that make much of little (`repeat`, `lpad`, `range`, `array_resize`), those that compare everything with everything (`levenshtein`), those that say something else
- * each time (`random`, `uuid`), and those that describe the service (`version`). An operator can add to them
- * (`--sql-functions`).
+ * Clients may call these functions: their time and the size of their result are bounded by what they are given. Left out are
+ * those that make much of little (`repeat`, `lpad`, `range`, `array_resize`), those that compare everything with everything
+ * (`levenshtein`), those that say something else each time (`random`, `uuid`), and those that describe the service (`version`).
+ * An operator can add to them (`--sql-functions`).
  */
 import { arrowTypeRule } from './types.ts';
 

@@ -9,11 +9,11 @@ export const sqlLimits = {
   /** Literals, names, operators, brackets, commas. */
   tokens: 600_000,
   /**
-   * Operators and brackets on the way from the whole expression to its innermost value. The engine's parser refuses 46 brackets,
-   * and in an update filter 46 signs.
+   * So many operators and brackets may be on the way from the whole expression to its innermost value. The engine's parser
+   * refuses 46 brackets, and in an update filter 46 signs.
    */
   depth: 44,
-  /** ANDs and ORs outside of functions, which the engine balances before it recurses. */
+  /** The engine balances ANDs and ORs outside of functions before it recurses. */
   conditions: 4_096,
   /** What planning costs: of each operator how deep the operators around it are; about 10 µs each. */
   work: 1 << 16,
@@ -29,7 +29,7 @@ export const sqlLimits = {
   elements: 10_000,
   /** A call may have so many arguments: its result can be as long as all of them together, as in `concat(v, v, …)`. */
   arguments: 100,
-  /** `%` and `_` of one LIKE. */
+  /** One LIKE may have so many `%` and `_`. */
   wildcards: 100,
   /** `a.b.c` has three. */
   pathSegments: 32,

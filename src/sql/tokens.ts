@@ -27,7 +27,7 @@ export interface Token {
   readonly at: number;
 }
 
-/** The mistake of a token that stands where an operator should come. */
+/** A token stands where an operator should come. */
 export const unexpected = (token: Token): SqlMistake =>
   new SqlMistake(
     token.kind === 'end'
@@ -40,7 +40,7 @@ const lineComment = /--[^\n]*/y;
 const word = /[\p{Alphabetic}_][\p{Alphabetic}0-9_]*/uy;
 /** The engine makes bytes of hexadecimal digits. */
 const number = /0[xX][0-9a-fA-F]+|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?/y;
-/** The longest first. */
+/** The longest come first. */
 const symbol = /::|<=>|<<|>>|\|\||<=|>=|<>|!=|==|[-+*/%=<>&|^()[\],.:]/y;
 const ascii = /^[A-Za-z0-9_]+$/;
 const runsOn = /[\p{Alphabetic}0-9_.]/uy;
@@ -48,7 +48,7 @@ const runsOn = /[\p{Alphabetic}0-9_.]/uy;
 /** One text may have so many. */
 type TextLimits = Readonly<Record<'characters' | 'tokens', number>>;
 
-/** Of a text that was read before. What the check adds to it may take it past the limits of a client's text. */
+/** Such a text was read before. What the check adds to it may take it past the limits of a client's text. */
 export const noLimits: TextLimits = { characters: Number.POSITIVE_INFINITY, tokens: Number.POSITIVE_INFINITY };
 
 /** What double quotes stand around: names; or, directly behind an equals sign, texts. */
@@ -84,12 +84,12 @@ export class TokenReader {
     return this.#count;
   }
 
-  /** The token before the one that was taken last. */
+  /** It stands before the one that was taken last. */
   get takenBefore(): Token | undefined {
     return this.#takenBefore;
   }
 
-  /** The token that comes next; of kind `end` behind the last one. */
+  /** Returns the token that comes next; one of kind `end` behind the last. */
   peek(): Token {
     return this.#next;
   }
@@ -234,7 +234,7 @@ export class TokenReader {
     return token;
   }
 
-  /** Whether what is read now stands behind an equals sign. */
+  /** Says whether what is read now stands behind an equals sign. */
   #isCompared(): boolean {
     return this.#taken?.kind === 'symbol' && equals.has(this.#taken.value);
   }

@@ -1,7 +1,7 @@
-/** The types that clients may cast to, with parameters that the engine can stand: some make it panic. */
+/** Clients may cast to these types, with parameters that the engine can stand: some make it panic. */
 import { SqlMistake, type Token, type TokenReader, unexpected } from './tokens.ts';
 
-/** Names of SQL, in upper case. */
+/** They are names of SQL, in upper case. */
 export const sqlTypes: ReadonlySet<string> = new Set(
   `BIGINT BINARY BOOLEAN BYTEA DATE DATETIME DECIMAL DOUBLE FLOAT INT INTEGER JSONB NUMERIC REAL SMALLINT STRING TEXT TIME
   TIMESTAMP TINYINT VARCHAR`.split(/\s+/),
@@ -10,7 +10,7 @@ export const sqlTypes: ReadonlySet<string> = new Set(
 /** A text of twice the length can be made of them, and bytes again of that. */
 const byteTypes: ReadonlySet<string> = new Set(['BINARY', 'BYTEA']);
 
-/** The types that may stand before a literal: `DATE '2026-01-01'`. */
+/** These types may stand before a literal: `DATE '2026-01-01'`. */
 export const literalTypes: ReadonlySet<string> = new Set('DATE DATETIME INTERVAL JSONB TIME TIMESTAMP'.split(' '));
 
 /** Takes the type of a cast, with its parameters. Answers what a cast to it counts of `sqlLimits.multipliers`. */

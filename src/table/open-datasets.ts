@@ -9,9 +9,9 @@ interface OpenDataset {
 }
 
 /**
- * Datasets that stay open between requests, since a warm one refreshes in a fraction of the time that opening takes. The least
- * recently used are dropped. A dropped dataset is not closed, because a request may still be reading from it: the binding frees it
- * when nothing refers to it any more.
+ * Keeps datasets open between requests, since a warm one refreshes in a fraction of the time that opening takes. The least
+ * recently used are dropped. A dropped dataset is not closed, because a request may still be reading from it: the binding frees
+ * it when nothing refers to it any more.
  */
 export class OpenDatasets {
   readonly #engine: Datasets;
@@ -22,17 +22,17 @@ export class OpenDatasets {
     this.#open = new LRUCache({ max: maxOpen });
   }
 
-  /** The dataset at its newest version. Throws as `Engine.open` does. */
+  /** Returns the dataset at its newest version. Throws as `Engine.open` does. */
   latest(location: Location, branch: BranchName | undefined): Promise<Dataset> {
     return this.#latest(location, branch, 'to read');
   }
 
-  /** The dataset as `BranchHead.refresh` gives it to a commit. */
+  /** Returns the dataset as `BranchHead.refresh` gives it to a commit. */
   toWrite(location: Location, branch: BranchName | undefined): Promise<Dataset> {
     return this.#latest(location, branch, 'to write');
   }
 
-  /** The dataset at the version it was last seen at, which is the newest unless another process commits. */
+  /** Returns the dataset at the version it was last seen at, which is the newest unless another process commits. */
   async lastSeen(location: Location, branch: BranchName | undefined): Promise<Dataset> {
     return (await this.#find(location, branch)).dataset;
   }
@@ -67,7 +67,7 @@ export class OpenDatasets {
     }
   }
 
-  /** Unless another one was opened since. */
+  /** Drops it unless another one was opened since. */
   #drop(key: string, entry: OpenDataset): void {
     if (this.#open.peek(key) === entry) this.#open.delete(key);
   }

@@ -64,7 +64,7 @@ export class RecoveryMarks {
     this.#opened.set(key, { tableId, branch, durableVersion: acknowledgedVersion });
   }
 
-  /** As of `beforeCommit`, before versions are removed: the operator may need those of a branch that has gone back. */
+  /** Checks what `beforeCommit` does, before versions are removed: the operator may need those of a branch that has gone back. */
   async requireNotBehind(
     { id, ref }: Pick<TableRecord, 'id' | 'ref'>,
     branch: BranchName | undefined,
@@ -73,7 +73,7 @@ export class RecoveryMarks {
     await this.#behind?.requireNot({ tableId: id, ref, branch }, this.#opened.get(keyOf(id, branch)), dataset);
   }
 
-  /** To be called before a change that is no commit: it is not stopped by what the next owner commits. `WriterMoved`. */
+  /** The caller is about to make a change that is no commit: it is not stopped by what the next owner commits. `WriterMoved`. */
   async confirm(table: TableRef): Promise<void> {
     await this.#owners.confirm(table);
   }
@@ -108,14 +108,14 @@ export class RecoveryMarks {
   }
 
   /**
-   * To be called when it is not known whether a commit was made. It may be on its way yet, and the next owner, or the next start, has
-   * to fence it off (P6). So the branch stays on the list, unless this process looks first: then it enters it anew.
+   * The caller does not know whether a commit was made. It may be on its way yet, and the next owner, or the next start, has to
+   * fence it off (P6). So the branch stays on the list, unless this process looks first: then it enters it anew.
    */
   doubt(tableId: TableId, branch: BranchName | undefined): void {
     this.#opened.delete(keyOf(tableId, branch));
   }
 
-  /** Under the table's exclusive lock, when the branch is gone. */
+  /** The caller holds the table's exclusive lock, and the branch is gone. */
   async remove(tableId: TableId, branch: BranchName): Promise<void> {
     await this.#catalog.closeBranch(tableId, branch, true);
     this.#behind?.forget(tableId); // other branches are found again by the next write to them
@@ -128,13 +128,16 @@ export class RecoveryMarks {
     for (const [key, { tableId }] of this.#opened) if (tableId === id) this.#opened.delete(key);
   }
 
-  /** As `closeAll`, of one table. False where a branch stays on the list: its last commit may not be durable, or not known. */
+  /**
+   * Does what `closeAll` does for one table. False where a branch stays on the list: its last commit may not be durable, or not
+   * known.
+   */
   async closeTable({ id, ref }: Pick<TableRecord, 'id' | 'ref'>): Promise<boolean> {
     for (const opened of this.#opened.values()) if (opened.tableId === id) await this.#close(opened);
     return (await this.#catalog.recoveryMarks(ref)).length === 0;
   }
 
-  /** Once no commit is under way or will follow. */
+  /** The caller knows that no commit is under way or will follow. */
   async closeAll(): Promise<void> {
     for (const opened of this.#opened.values()) await this.#close(opened);
   }
@@ -155,8 +158,8 @@ interface MarkingDeps {
 }
 
 /**
- * Before files of a branch are staged for a commit that comes later: what a crash leaves in staging is looked for in the branches
- * that are open for writing. Holds the branch's lock for milliseconds.
+ * The caller is about to stage files of a branch for a commit that comes later: what a crash leaves in staging is looked for in
+ * the branches that are open for writing. Holds the branch's lock for milliseconds.
  */
 export async function markBranch(
   { access, datasets, locks, recoveryMarks }: MarkingDeps,
@@ -188,9 +191,9 @@ interface Parts {
 }
 
 /**
- * The branches whose newest version on storage is older than one that was acknowledged: their files were put back from an older
- * backup than the catalog, or a manifest vanished. What came after is lost, and its numbers would be given out again, so nothing is
- * written to such a branch until an operator brings the files back, or registers the table anew.
+ * Knows the branches whose newest version on storage is older than one that was acknowledged: their files were put back from an
+ * older backup than the catalog, or a manifest vanished. What came after is lost, and its numbers would be given out again, so
+ * nothing is written to such a branch until an operator brings the files back, or registers the table anew.
  */
 export class BranchesBehind {
   readonly #parts: Parts;
@@ -205,7 +208,7 @@ export class BranchesBehind {
     return this.#known.size;
   }
 
-  /** To be called before a commit. `opened` is what this process has made durable; without it the catalog is asked. */
+  /** The caller is about to commit. `opened` is what this process has made durable; without it the catalog is asked. */
   async requireNot(
     of: KnownBranch,
     opened: { readonly durableVersion: number } | undefined,
@@ -228,7 +231,7 @@ export class BranchesBehind {
     );
   }
 
-  /** At start: says which are, before anybody writes to them. Branches that cannot be looked at are passed over. */
+  /** Says at the start which are, before anybody writes to them. Branches that cannot be looked at are passed over. */
   async lookAtAll(): Promise<void> {
     const { catalog, engine } = this.#parts;
     for (const branch of [...(await catalog.acknowledgedBranches()), ...(await catalog.recoveryMarks())]) {

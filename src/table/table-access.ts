@@ -18,7 +18,7 @@ export interface TableDescription {
   readonly location: string;
   readonly properties: Properties;
   readonly storageOptions: Properties;
-  /** Absent for a table that is only declared. */
+  /** It is absent for a table that is only declared. */
   readonly created: { readonly version: number; readonly schema: Schema } | undefined;
 }
 
@@ -35,7 +35,7 @@ export type WhileStorageAnswers = <Result>(read: () => Promise<Result>) => Promi
 export const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
   new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
 
-/** `InvalidTableState` for a table that is only declared. */
+/** Throws `InvalidTableState` for a table that is only declared. */
 export function requireCreated({ ref, state }: TableRecord): void {
   if (state === 'created') return;
   throw new LancegateError(
@@ -69,7 +69,7 @@ export class TableAccess {
     return record.state === 'declared' ? this.adopted(record) : record;
   }
 
-  /** As the catalog has it, whatever is on storage: for what needs the name alone. `TableNotFound`. */
+  /** Returns it as the catalog has it, whatever is on storage: for what needs the name alone. `TableNotFound`. */
   async known(table: TableRef): Promise<TableRecord> {
     const record = await this.#catalog.findTable(table);
     if (record === undefined) throw tableNotFound(table);
@@ -121,7 +121,7 @@ export class TableAccess {
     );
   }
 
-  /** A branch at its newest version, shared with other requests. */
+  /** Returns a branch at its newest version, shared with other requests. */
   latest(
     record: TableRecord,
     branch: BranchName | undefined,
@@ -129,7 +129,7 @@ export class TableAccess {
     return this.readFilesOf(record, () => this.#datasets.latest(record.location, branch));
   }
 
-  /** A branch as it was last seen, without asking the storage whether it has grown. */
+  /** Returns a branch as it was last seen, without asking the storage whether it has grown. */
   lastSeen(record: TableRecord, branch: BranchName | undefined): Promise<Snapshot & BranchHead> {
     return this.onFilesOf(record, () => this.#datasets.lastSeen(record.location, branch));
   }
@@ -152,7 +152,7 @@ export class TableAccess {
     });
   }
 
-  /** As `read`, once the table is found as by `findCreated`. */
+  /** Finds the table as `findCreated` does, and reads. */
   async readCreated<Result>(
     { table, branch, version }: ReadTarget,
     read: (dataset: Snapshot & History & Indexed) => Promise<Result>,
@@ -160,15 +160,15 @@ export class TableAccess {
     return this.read(await this.findCreated(table), branch, version, read);
   }
 
-  /** As `onFilesOf`; `StorageUnavailable` as soon as it is known that the storage does not answer. */
+  /** Does what `onFilesOf` does; `StorageUnavailable` as soon as it is known that the storage does not answer. */
   readFilesOf<Result>(record: TableRecord, read: () => Promise<Result>): Promise<Result> {
     return this.onFilesOf(record, () => this.#whileStorageAnswers(read));
   }
 
   /**
-   * For all work on a table's files. Readers take no lock, so the table may be dropped or replaced while they read: then the
-   * error says so. Files that are missing although the catalog points at them are lost, which is a fault of the service and
-   * never "no such table".
+   * All work on a table's files goes through this. Readers take no lock, so the table may be dropped or replaced while they
+   * read: then the error says so. Files that are missing although the catalog points at them are lost, which is a fault of the
+   * service and never "no such table".
    */
   async onFilesOf<Result>(record: TableRecord, work: () => Promise<Result>): Promise<Result> {
     try {
@@ -197,8 +197,8 @@ export class TableAccess {
 }
 
 /**
- * The schema of the table, which a source fits: `requireFit` throws where it does not. It is taken as last seen; before it leads to a
- * refusal it is looked up again, since a writer outside this service may have changed it.
+ * Returns the schema of the table, which a source fits: `requireFit` throws where it does not. It is taken as last seen; before
+ * it leads to a refusal it is looked up again, since a writer outside this service may have changed it.
  */
 export async function fittingSchema(
   dataset: Snapshot & BranchHead,
@@ -215,13 +215,16 @@ export async function fittingSchema(
   });
 }
 
-/** All rows of a source that fits the table, laid out as the table's. Memory is reserved for NULLs that are added to them, too. */
+/**
+ * Returns all rows of a source that fits the table, laid out as the table's. Memory is reserved for NULLs that are added to
+ * them, too.
+ */
 export async function wholeFitting(source: ArrowSource, { schema, file }: TableColumns): Promise<IpcChunk> {
   const chunk = await source.whole(nullBytesPerRow(await source.schema(), schema));
   return fitRows(chunk, schema, file);
 }
 
-/** That these rows fit the table with the schema `checked`, and with any other that `requireFit` lets pass. */
+/** Says that these rows fit the table with the schema `checked`, and with any other that `requireFit` lets pass. */
 export const fitOf = (
   { schema: source, rows }: Pick<IpcChunk, 'schema' | 'rows'>,
   checked: Schema,

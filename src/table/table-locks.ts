@@ -14,7 +14,7 @@ interface LocksOfTable {
 }
 
 /**
- * The locks that every write of a table acquires (P2, P5): the writers of one branch follow one another, writers of different
+ * Every write of a table acquires these locks (P2, P5): the writers of one branch follow one another, writers of different
  * branches do not wait for each other, and what replaces or removes the table waits for all of them and keeps new ones out.
  *
  * A lock belongs to the table's name, not to its files: a merge that waited while the table was replaced finds the new one.
@@ -32,19 +32,19 @@ export class TableLocks {
   }
 
   /**
-   * The lock of a writer that goes on to lock its branch. `SlowDown` when too many wait already; `WriterMoved` where another replica
-   * owns the name; the signal's reason when it aborts first.
+   * Acquires the lock of a writer that goes on to lock its branch. `SlowDown` when too many wait already; `WriterMoved` where
+   * another replica owns the name; the signal's reason when it aborts first.
    */
   lockShared(table: TableRef, signal: AbortSignal): Promise<Release> {
     return this.#lockOwn(table, 'shared', signal);
   }
 
-  /** As `lockShared`; it waits for every writer of the table, and later writers wait for it. */
+  /** Does what `lockShared` does; it waits for every writer of the table, and later writers wait for it. */
   lockExclusive(table: TableRef, signal: AbortSignal): Promise<Release> {
     return this.#lockOwn(table, 'exclusive', signal);
   }
 
-  /** As `lockExclusive`, of a name that its owner is about to hand over. */
+  /** Does what `lockExclusive` does for a name that its owner is about to hand over. */
   lockLast(table: TableRef, signal: AbortSignal): Promise<Release> {
     return this.#lockTable(table, 'exclusive', signal);
   }
@@ -53,7 +53,7 @@ export class TableLocks {
     return this.#owners.isOwn(table);
   }
 
-  /** Whether nothing holds or waits for a lock of the table. */
+  /** Says whether nothing holds or waits for a lock of the table. */
   isIdle(table: TableRef): boolean {
     return !this.#locks.has(keyOf(table));
   }
@@ -71,20 +71,20 @@ export class TableLocks {
     };
   }
 
-  /** Whether somebody waits for the lock of the branch, which the caller holds. */
+  /** Says whether somebody waits for the lock of the branch, which the caller holds. */
   isBranchWanted(table: TableRef, branch: BranchName | undefined): boolean {
     return this.#locksOf(keyOf(table)).branches.get(branch ?? '')?.isWaitedFor === true;
   }
 
   /**
-   * The lock of what changes tags or removes versions, for a holder of the table's shared lock: a version that a tag names is
-   * there. Its holder may lock a branch, and not the other way round.
+   * Acquires the lock of what changes tags or removes versions, for a holder of the table's shared lock: a version that a tag
+   * names is there. Its holder may lock a branch, and not the other way round.
    */
   lockTags(table: TableRef, signal: AbortSignal): Promise<Release> {
     return this.#locksOf(keyOf(table)).tags.acquire('exclusive', signal);
   }
 
-  /** Waiters for the exclusive lock of a table, over all tables. */
+  /** So many wait for the exclusive lock of a table, over all tables. */
   get waitingExclusive(): number {
     return [...this.#locks.values()].reduce((sum, { table }) => sum + table.waitingExclusive, 0);
   }

@@ -1,5 +1,5 @@
 /**
- * Which process writes to a table. The owner of a table's name is the only one that changes what has the name: creates, publishes,
+ * One process writes to a table. The owner of a table's name is the only one that changes what has the name: creates, publishes,
  * drops, renames, and writes to every branch. In it `TableLocks` order the writers, as they do where there is one process alone.
  *
  * Ownership finds the writer and never makes a commit safe. A process that lost a name without noticing is stopped by commits at
@@ -7,7 +7,7 @@
  */
 import type { TableRef } from '../kernel/ids.ts';
 
-/** `address`: the URL at which the other replicas reach it, `http://HOST:PORT` or `https://HOST:PORT`. */
+/** The other replicas reach it at the URL `address`, `http://HOST:PORT` or `https://HOST:PORT`. */
 export interface ReplicaAddress {
   readonly id: string;
   readonly address: string;
@@ -32,7 +32,7 @@ export interface FindsOwner {
   ownerOf(table: TableRef, question: OwnerQuestion): Promise<Owner>;
 }
 
-/** What this process does with a name that changes hands. */
+/** This process does so with a name that changes hands. */
 export interface OwnedWork {
   /** Undoes and finishes what the last owner of the name, or of every name, left: before anything of this process writes to it. */
   takeOver(table: TableRef | 'every table'): Promise<void>;
@@ -52,27 +52,27 @@ export interface TableOwners extends FindsOwner {
   /** The caller calls it once, before any other method. */
   start(work: OwnedWork): Promise<void>;
   /**
-   * To be called when requests are taken, at this URL. Nothing is claimed before it resolves. `reachStorage` resolves when the storage
-   * has answered; what a process owns that does not reach it is left to others.
+   * Requests are taken now, at this URL. Nothing is claimed before it resolves. `reachStorage` resolves when the storage has
+   * answered; what a process owns that does not reach it is left to others.
    */
   join(address: string, reachStorage: () => Promise<void>): Promise<void>;
-  /** The living replicas but this one, as of the last second. */
+  /** Returns the living replicas but this one, as of the last second. */
   others(): readonly ReplicaAddress[];
   /**
    * Resolves when this process owns the name, which it claims where no process does; undefined where it owns it already.
    * `WriterMoved` where another replica owns it.
    */
   hold(table: TableRef): Promise<void> | undefined;
-  /** Whether this process owns the name, as far as it knows. */
+  /** Says whether this process owns the name, as far as it knows. */
   isOwn(table: TableRef): boolean;
   /**
-   * To be called before every commit, after the version that it follows is known. Resolves if this process owned the name at a
-   * time after the call, and throws `WriterMoved` if not; undefined where no other process can own it.
+   * The caller asks before every commit, after the version that it follows is known. Resolves if this process owned the name at
+   * a time after the call, and throws `WriterMoved` if not; undefined where no other process can own it.
    */
   confirm(table: TableRef): Promise<void> | undefined;
   /**
-   * As `hold`, of several names, and from other replicas too: those hand them over first. This process keeps them until the result is
-   * disposed of. Throws the signal's reason when it aborts first.
+   * Holds several names, and takes them from other replicas too: those hand them over first. This process keeps them until the
+   * result is disposed of. Throws the signal's reason when it aborts first.
    */
   acquire(tables: readonly TableRef[], signal: AbortSignal): Promise<Disposable>;
   /** Hands over every name that can be, while requests are still taken: others claim them from now on. */

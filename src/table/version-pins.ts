@@ -6,14 +6,14 @@ interface BranchOfTable {
   readonly branch: BranchName | undefined;
 }
 
-/** A version that something long is computed from. */
+/** Something long is computed from such a version. */
 interface Pin {
   readonly version: number;
   /** Its fragments are those up to this id. */
   readonly lastFragment: number;
 }
 
-/** Versions whose files must stay although the versions are old, and whose fragments maintenance does not rewrite. */
+/** Knows versions whose files must stay although they are old, and whose fragments maintenance does not rewrite. */
 export class VersionPins {
   readonly #pins = new Map<string, Set<Pin>>();
 
@@ -29,12 +29,12 @@ export class VersionPins {
     };
   }
 
-  /** The oldest pinned version of the branch; `Infinity` without any. */
+  /** Returns the oldest pinned version of the branch; `Infinity` without any. */
   oldestVersion(branch: BranchOfTable): number {
     return Math.min(...this.#of(branch).map(({ version }) => version));
   }
 
-  /** The last fragment of all pinned versions of the branch; below every id without any. */
+  /** Returns the last fragment of all pinned versions of the branch; below every id without any. */
   lastFragment(branch: BranchOfTable): number {
     return Math.max(-1, ...this.#of(branch).map(({ lastFragment }) => lastFragment));
   }

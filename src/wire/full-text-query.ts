@@ -1,4 +1,4 @@
-/** The full-text query in the body of a query: words, or the structured form, which nests. */
+/** The full-text query in the body of a query is words, or has the structured form, which nests. */
 import Type, { type Static, type TObject } from 'typebox';
 import { Check } from 'typebox/value';
 import { formatFieldPath, parseFieldPath } from '../arrow/schema/field-path.ts';

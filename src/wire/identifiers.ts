@@ -52,7 +52,7 @@ export function parseTableRef(id: string, delimiter: string): TableRef {
   return { namespace: path.slice(0, -1), name };
 }
 
-/** A table by the parts of its name, as JSON bodies have them. */
+/** Reads a table by the parts of its name, as JSON bodies have them. */
 export function parseTableParts(namespace: readonly string[], name: string): TableRef {
   const parts = [...namespace, name];
   const shown = parts.join('$');
@@ -81,7 +81,7 @@ function faultOfName(name: string): string | undefined {
   return Buffer.byteLength(name) > maxNameBytes ? `is longer than ${maxNameBytes} bytes` : undefined;
 }
 
-/** undefined for what no namespace can be called. */
+/** Returns undefined for what no namespace can be called. */
 export const readDatabaseName = (name: string): ObjectName | undefined => (isObjectName(name) ? name : undefined);
 
 /** Refuses only what can be no id at all. */
@@ -99,7 +99,7 @@ export function parseBranch(text: string | undefined, field = 'branch'): BranchN
   return parseBranchName(text, field);
 }
 
-/** A branch other than main, by Lance's rules (`check_valid_branch` in refs.rs), and no segment that is `.`. */
+/** Takes a branch other than main, by Lance's rules (`check_valid_branch` in refs.rs), and no segment that is `.`. */
 export function parseBranchName(text: string, field: string): BranchName {
   if (isBranchName(text)) return text;
   throw invalidInput(`${field}: a branch name ${faultOf(text)}`);
@@ -107,7 +107,7 @@ export function parseBranchName(text: string, field: string): BranchName {
 
 const isBranchName = (text: string): text is BranchName => faultOf(text) === undefined;
 
-/** Of a branch that is to be made: other programs may have made some that this service would not make. */
+/** Takes the name of a branch that is to be made: other programs may have made some that this service would not make. */
 export function parseNewBranchName(text: string, field: string): BranchName {
   const name = parseBranchName(text, field);
   const fault = faultOfNew(name);
@@ -139,8 +139,8 @@ function faultOf(name: string): string | undefined {
 }
 
 /**
- * A tag, by Lance's rules (`check_valid_tag` in refs.rs) but for letters: the engine stores other letters than these under a name
- * that it does not find again, and then lists no tag at all.
+ * Takes a tag by Lance's rules (`check_valid_tag` in refs.rs), but for letters: the engine stores other letters than these
+ * under a name that it does not find again, and then lists no tag at all.
  */
 export function parseTagName(text: string): string {
   const fault = faultOfTag(text);
@@ -160,7 +160,7 @@ function faultOfTag(name: string): string | undefined {
 export const idempotencyKeyHeader = 'idempotency-key';
 
 /**
- * The key as such, or between quotes as the IETF draft has it (a structured-field string); both mean the same key. A
+ * The key comes as such, or between quotes as the IETF draft has it (a structured-field string); both mean the same key. A
  * header that is sent twice arrives joined by a comma and a space, and so is refused.
  */
 export function parseIdempotencyKey(header: string | undefined): IdempotencyKey | undefined {
@@ -179,9 +179,9 @@ function unquoted(text: string): string | undefined {
 }
 
 interface RequestTarget {
-  /** Still percent-encoded. */
+  /** It is still percent-encoded. */
   readonly path: string;
-  /** Without its `?`. */
+  /** It comes without its `?`. */
   readonly queryString: string;
 }
 
@@ -196,7 +196,7 @@ export function splitTarget(url: string): RequestTarget {
 export const hasTrailingSlash = (url: string): boolean => splitTarget(url).path.endsWith('/');
 
 /**
- * The target of a request, in the one form that routes have:
+ * Brings the target of a request into the one form that routes have:
  *
  * - Runs of slashes are one: clients join a base that ends in a slash with `/v1`.
  * - A `+` in the path is a space if the request has a `delimiter`, and a plus otherwise: the Lance REST client always

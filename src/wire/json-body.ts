@@ -1,6 +1,6 @@
 /**
- * JSON bodies. Lenient as the clients need it: no body, `null` and `{}` are the same, and a field that is null is absent;
- * strict about the type of every field that is known.
+ * JSON bodies are read leniently as the clients need it: no body, `null` and `{}` are the same, and a field that is null is
+ * absent; strict about the type of every field that is known.
  */
 import Type, { type Static, type TObject } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
@@ -16,7 +16,7 @@ export const StringMap = Type.Unsafe<Readonly<Record<string, string>>>({
   examples: [{}],
 });
 
-/** As `StringMap`, of values of another kind. */
+/** Makes what `StringMap` is, of values of another kind. */
 export const mapOf = <Schema extends Type.TSchema>(additionalProperties: Schema) =>
   Type.Unsafe<Readonly<Record<string, Static<Schema>>>>({ type: 'object', additionalProperties });
 
@@ -39,7 +39,7 @@ export const nextPage = { page_token: Type.Optional(Type.String()) };
 
 export const PageBody = Type.Object(pageFields);
 
-/** What every body may hold: the identifier again, as its parts, and a branch. */
+/** Every body may hold the identifier again, as its parts, and a branch. */
 export const Common = Type.Object({
   // A path has fewer.
   id: Type.Optional(Type.Array(Type.String(), { maxItems: 64 })),
@@ -54,7 +54,7 @@ type NoContext = Record<never, never>;
  */
 export class BodyReader<Schema extends TObject> {
   readonly #schema: Schema;
-  /** All that a body may hold. */
+  /** It has all that a body may hold. */
   readonly #whole: TObject;
   #compiled:
     | { readonly common: Validator<NoContext, typeof Common>; readonly own: Validator<NoContext, Schema> }
@@ -78,7 +78,7 @@ export class BodyReader<Schema extends TObject> {
   }
 }
 
-/** The fields of an object inside a body; `InvalidInput` as for the body. */
+/** Returns the fields of an object inside a body; `InvalidInput` as for the body. */
 export function readFields<Schema extends TObject>(schema: Schema, value: unknown, what: string): Static<Schema> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw invalidInput(`${what} must be a JSON object`);
@@ -117,7 +117,7 @@ function faultOfShape(schema: TObject, fields: object): LancegateError {
   return invalidInput(first === undefined ? 'the body is malformed' : describe(first));
 }
 
-/** Of an array with a fault only that is looked at further: to look for all faults of a long one would keep every client waiting. */
+/** Only an array with a fault is looked at further: to look for all faults of a long one would keep every client waiting. */
 function requireElements(schema: Type.TSchema | undefined, name: string, value: readonly unknown[]): void {
   if (!Type.IsArray(schema)) return;
   const { items } = schema;

@@ -83,7 +83,10 @@ function nearestTo(name: string, known: Named, at: string, { parameters, fields,
     .reduce((a, b) => (b.edits < a.edits ? b : a), { edits: Infinity, hint: '' });
 }
 
-/** Words of other programs for the same thing. One of up to four letters is one only as it is: else it would be near to everything. */
+/**
+ * Other programs have these words for the same thing. One of up to four letters is one only as it is: else it would be near to
+ * everything.
+ */
 const synonyms = [
   'filter where condition predicate only_if expression where_clause filter_expression row_filter criteria expr sql when_matched_update_all_filt',
   'k limit top_k num_results max_results max_rows row_limit page_size size take',
@@ -104,7 +107,7 @@ const synonyms = [
   'vector_column vector_column_name',
 ].map((words) => words.split(' '));
 
-/** The same in any case and with any separators. */
+/** They are the same in any case and with any separators. */
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, '');
 
 /** Checks the names of `value`, and of the objects in it whose fields the schema has. */
@@ -120,12 +123,12 @@ export function checkNames(schema: TSchema, value: unknown, at: string, check: N
   }
 }
 
-/** Without those of fields that are null, which are absent. */
+/** Leaves out those of fields that are null, which are absent. */
 export const namesOf = (value: object): readonly string[] =>
   Object.entries(value).flatMap(([name, field]) => (field === null ? [] : [name]));
 
 /**
- * The fields and query parameters that released clients send, by the path of the route. A name is read by the schema of its
+ * Released clients send these fields and query parameters, by the path of the route. A name is read by the schema of its
  * route, unless a mark says otherwise: `~` only advises, and changes nothing here; `!` would change the result and cannot be
  * honoured, so the request is refused. What a route reads beyond these, its schema alone has.
  *
@@ -198,7 +201,6 @@ const sentByClients: Readonly<Record<string, SentByClients>> = {
   },
   '/v1/table/:id/drop_columns': { body: 'columns' },
   '/v1/table/:id/exists': { body: 'version' },
-  // Those of `query` itself.
   '/v1/table/:id/explain_plan': { body: `query verbose ${search}` },
   '/v1/table/:id/index/:index/drop': { body: 'index_name' },
   '/v1/table/:id/index/:index/stats': { body: 'index_name version' },

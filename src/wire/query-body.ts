@@ -84,7 +84,7 @@ export function readQuery(body: Body, readFilter: ReadFilter, check: NameCheck):
 }
 
 function readLimit(k: number | undefined, isNearest: boolean, isText: boolean): number | undefined {
-  // What the SDKs search for by default.
+  // The SDKs search for so many by default.
   if (k === undefined) return isNearest || isText ? 10 : undefined;
   if (!Number.isInteger(k)) throw invalidInput('k must be a whole number');
   if (k === 0 && isNearest) throw invalidInput('k must be above 0 to search by vectors');
@@ -213,7 +213,6 @@ function readProbes(body: Body): Pick<NearestSpec, 'minProbes' | 'maxProbes'> {
   return { minProbes, maxProbes };
 }
 
-/** None, one or many. */
 function readVectors(value: unknown, check: NameCheck): readonly (readonly number[])[] {
   const given = givenVectors(value, check);
   if (!Array.isArray(given)) throw invalidInput('vector must be an array of numbers, or of arrays of numbers');

@@ -7,7 +7,7 @@ import { invalidInput } from '../kernel/errors.ts';
 
 interface RawParameter {
   readonly name: string;
-  /** Still encoded; undefined for a bare name. */
+  /** It is still encoded; undefined for a bare name. */
   readonly value: string | undefined;
 }
 
@@ -35,13 +35,13 @@ export class QueryParameters implements QueryOf<string> {
     return this.#raw.some((parameter) => parameter.name === name);
   }
 
-  /** Every value of a repeated parameter, in order; a bare one is the empty text. `InvalidInput` for a bad escape. */
+  /** Returns every value of a repeated parameter, in order; a bare one is the empty text. `InvalidInput` for a bad escape. */
   all(name: string): readonly string[] {
     return this.#valuesOf(name).map((value) => value ?? '');
   }
 
   /**
-   * The one value of a parameter, or undefined where it is absent; `parse` gets undefined for a bare one. Repeating it
+   * Returns the one value of a parameter, or undefined where it is absent; `parse` gets undefined for a bare one. Repeating it
    * with the same meaning is harmless; with another, `InvalidInput`.
    */
   one<Value>(name: string, parse: (text: string | undefined) => Value): Value | undefined {
@@ -51,7 +51,7 @@ export class QueryParameters implements QueryOf<string> {
     throw invalidInput(`${name}: given more than once, with different values`);
   }
 
-  /** The text of a parameter; a bare one is the empty text. */
+  /** Returns the text of a parameter; a bare one is the empty text. */
   text(name: string): string | undefined {
     return this.one(name, (text) => text ?? '');
   }
@@ -136,7 +136,10 @@ const units = [
 ] as const;
 const number = String.raw`\d{1,12}(?:\.\d{1,9})?`;
 const parts = units.map(({ unit }) => `(?:(${number})${unit})?`).join('');
-/** At least one part, or a bare number, which is the first group. In the words of regular expressions that all languages have. */
+/**
+ * It matches at least one part, or a bare number, which is the first group, in the words of regular expressions that all
+ * languages have.
+ */
 export const durationPattern = String.raw`^(?=\d)(?:(${number})|${parts})$`;
 const durationGrammar = new RegExp(durationPattern);
 
@@ -159,7 +162,7 @@ interface TimeoutLimits {
 
 export interface Timeout {
   readonly timeoutMs: number;
-  /** The latest that it may move to while the service waits for the body. */
+  /** It may move to this time while the service waits for the body. */
   readonly withBodyMs: number;
 }
 

@@ -1,10 +1,9 @@
-/** The `Content-Encoding` of a body, which is taken off as the bytes come. */
+/** The `Content-Encoding` of a body is taken off as the bytes come. */
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { constants, createGunzip, createZstdDecompress, type Gunzip, type ZstdDecompress } from 'node:zlib';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 
-/** Of a decoder. */
 const chunkSize = 64 * 1024;
 
 /** RFC 9659: a zstd content coding needs a window of at most 8 MiB, so that no body makes the service reserve more. */
@@ -29,8 +28,8 @@ export function decoderBytes(header: string | undefined): number {
 type Decode = (body: AsyncIterable<Uint8Array>, atEnd: (run: () => void) => void) => AsyncIterable<Uint8Array>;
 
 /**
- * For the `Content-Encoding` of a body: none, gzip or zstd. The limits of a reader count the decoded bytes. `InvalidInput` for any
- * other encoding, before a byte is read.
+ * A body may have no `Content-Encoding`, or gzip or zstd. The limits of a reader count the decoded bytes. `InvalidInput` for
+ * any other encoding, before a byte is read.
  */
 export function contentDecoder(header: string | undefined): Decode {
   const coding = codingOf(header);
@@ -40,7 +39,7 @@ export function contentDecoder(header: string | undefined): Decode {
   return (body, atEnd) => decoded(new CodedBody(body), create(), coding, atEnd);
 }
 
-/** Empty where the body is not encoded. */
+/** It is empty where the body is not encoded. */
 function codingOf(header: string | undefined): string {
   const coding = header?.trim().toLowerCase() ?? '';
   return coding === 'identity' ? '' : coding;

@@ -4,7 +4,7 @@ import type { BodyAccount } from '../../memory/body-memory.ts';
 import { type BodyPart, Multipart } from './multipart.ts';
 import { readText } from './read-text.ts';
 
-/** The parts of a body, as they arrive. Each is read as text or as a source before the next one is asked for. */
+/** A body has parts, which arrive one after the other. Each is read as text or as a source before the next one is asked for. */
 export interface UploadedParts {
   next(): Promise<BodyPart | undefined>;
   /** `BodyTooLarge` beyond the limit of JSON bodies, for all texts together. */
@@ -16,18 +16,18 @@ export interface UploadedParts {
 
 interface MultipartUploadParts {
   readonly boundary: string;
-  /** Of the whole body. */
+  /** The whole body may have so many. */
   readonly maxBytes: number;
-  /** Of all texts together. */
+  /** All texts together may have so many. */
   readonly maxTextBytes: number;
   readonly account: BodyAccount;
   /** Opens a source on the account. */
   readonly open: (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => ArrowSource;
-  /** As of `LargeTexts`. */
+  /** See `LargeTexts`. */
   readonly turnOf: (text: string) => Promise<string>;
 }
 
-/** The parts of one multipart body, all of which count on its account. */
+/** All parts of one multipart body count on its account. */
 export class MultipartUpload implements UploadedParts {
   readonly #body: Multipart;
   readonly #parts: MultipartUploadParts;

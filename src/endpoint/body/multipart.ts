@@ -1,7 +1,7 @@
 /**
- * A multipart body (RFC 7578), part by part as it arrives. Strict, since it stands in front of everything else that reads the body:
- * what is not exactly a body that clients make is refused, and no part is passed over. Nothing is read ahead of the part that a
- * reader asks for, and no more than a few lines are kept.
+ * Reads a multipart body (RFC 7578), part by part as it arrives. It is strict, since it stands in front of everything else that
+ * reads the body: what is not exactly a body that clients make is refused, and no part is passed over. Nothing is read ahead of
+ * the part that a reader asks for, and no more than a few lines are kept.
  */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { bodyTooLarge } from './read-text.ts';
@@ -9,13 +9,13 @@ import { bodyTooLarge } from './read-text.ts';
 export interface BodyPart {
   readonly name: string;
   readonly fileName: string | undefined;
-  /** In lower case, without parameters. */
+  /** It is in lower case, without parameters. */
   readonly type: string | undefined;
   /** To be read once, before the next part is asked for. A piece is done with when the next one is asked for. */
   readonly bytes: AsyncIterable<Uint8Array>;
 }
 
-/** Of one part, all lines together. */
+/** All lines of one part together may have so many. */
 const mostHeaderBytes = 4 << 10;
 const endOfHeaders = Buffer.from('\r\n\r\n');
 const lineEnd = Buffer.from('\r\n');
@@ -31,7 +31,7 @@ export class Multipart {
   #isInPart = false;
   #isEnded = false;
 
-  /** `maxBytes`: of the whole body. `boundary`: see `boundaryOf`. */
+  /** The whole body may have `maxBytes`. See `boundaryOf` for `boundary`. */
   constructor(body: AsyncIterable<Uint8Array>, boundary: string, maxBytes: number) {
     this.#chunks = body[Symbol.asyncIterator]();
     this.#delimiter = Buffer.from(`\r\n--${boundary}`);
@@ -127,14 +127,14 @@ export class Multipart {
   }
 }
 
-/** RFC 2046, 5.1.1. */
+/** RFC 2046, 5.1.1 says what a boundary is. */
 const boundaryParameter =
   /;\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'()+,./:=?-]{1,70}))\s*(?:;|$)/i;
 
 export const isMultipart = (contentType: string | undefined): boolean =>
   /^multipart\/form-data\s*(?:;|$)/i.test(contentType ?? '');
 
-/** `InvalidInput` where the body is none of named parts. */
+/** Throws `InvalidInput` where the body is none of named parts. */
 export function boundaryOf(contentType: string | undefined): string {
   if (!isMultipart(contentType)) {
     throw invalidInput('content-type: the body must be multipart/form-data');

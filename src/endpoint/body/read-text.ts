@@ -1,6 +1,6 @@
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 
-/** The whole body as text. `BodyTooLarge` as soon as it is beyond the limit, `InvalidInput` where it is not UTF-8. */
+/** Returns the whole body as text. `BodyTooLarge` as soon as it is beyond the limit, `InvalidInput` where it is not UTF-8. */
 export async function readText(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;

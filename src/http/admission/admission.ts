@@ -20,7 +20,7 @@ interface AdmissionRequest {
   /** Where an Arrow body goes. */
   readonly table: TableRef | undefined;
   readonly body: BodyKind;
-  /** Of the body as its reader will see it; undefined where the client did not say. */
+  /** The reader of the body will see so many; undefined where the client did not say. */
   readonly declaredBytes: number | undefined;
   /** What a decoder of the body takes in addition. */
   readonly decoderBytes: number;
@@ -35,7 +35,7 @@ export interface Permit {
   release(): void;
 }
 
-/** Requests with the largest JSON body that may be under way together; of common ones, hundreds of times as many. */
+/** So many requests with the largest JSON body may be under way together, and hundreds of times as many common ones. */
 const largestJsonBodies = 64;
 const leastJsonBytes = 4 * 2 ** 10;
 
@@ -196,7 +196,7 @@ const latestMs = 5000;
 const maxPrincipals = 10_000;
 
 /**
- * `Retry-After` for clients that were refused for want of capacity: those of one principal return one after the other, so that
+ * Makes the `Retry-After` of clients that were refused for want of capacity: those of one principal return one after the other, so that
  * they do not take the time of the requests that are served (P7), and those of another principal need not wait for them (P10).
  *
  * This is the theoretical input time of the generic cell rate algorithm (ITU-T I.371), announced and not enforced: a

@@ -23,7 +23,7 @@ import { slowestBytesPerMs } from '../body/request-body.ts';
 import type { HttpDeps } from '../http-deps.ts';
 import type { ClientAddress, ClientAddresses } from '../request-head.ts';
 
-/** A `Socket` of `node:net`, which some events of an HTTP server pass as a `Duplex`. */
+/** Some events of an HTTP server pass a `Socket` of `node:net` as a `Duplex`. */
 type ClientSocket = Duplex & {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;
@@ -44,15 +44,14 @@ interface Connection {
   /** With TLS, the one above the other, once the handshake is done. */
   socket: ClientSocket;
   readonly client: ClientAddress;
-  /** The request under way. */
   current: Pipelined | undefined;
-  /** Requests that came before `current` was answered. */
+  /** They came before `current` was answered. */
   readonly behind: Pipelined[];
-  /** The time since which no request is under way. */
+  /** No request is under way since this time. */
   waitingSinceMs: number;
   /** What the socket had received by then. */
   receivedBytes: number;
-  /** The last request, if it was answered before its body had arrived. */
+  /** The last request was answered before its body had arrived; undefined if it was not. */
   unfinished: IncomingMessage | undefined;
   /** The check that first found the answer to `current` complete on our side, and the time its client has from then. */
   answeredAtMs: number | undefined;
@@ -74,8 +73,8 @@ export class Connections {
   /** By the other end, of which the sockets of both layers know: what may still have its handshake before it. */
   readonly #byPeer = new Map<string, Connection>();
   /**
-   * Connections that wait for their first request, those that have an answer and neither finish their body nor read, and those
-   * that wait for a further request; the longest wait comes first.
+   * Some connections wait for their first request, some have an answer and neither finish their body nor read, and some wait
+   * for a further request; the longest wait comes first.
    */
   readonly #silent = new Set<Connection>();
   readonly #lingering = new Set<Connection>();
@@ -319,7 +318,7 @@ export class Connections {
     return nowMs;
   }
 
-  /** Longer than Node's own limits for headers and idle connections, so that Node answers first. */
+  /** It is longer than Node's own limits for headers and idle connections, so that Node answers first. */
   #longestWaitMs(connection: Connection): number {
     const { uploadIdleTimeoutMs, requestHeaderTimeoutMs, keepAliveTimeoutMs } = this.#parts.config;
     if (connection.unfinished?.complete === true) connection.unfinished = undefined;
@@ -327,7 +326,7 @@ export class Connections {
     return requestHeaderTimeoutMs + lingerMs + (this.#silent.has(connection) ? 0 : keepAliveTimeoutMs);
   }
 
-  /** The largest first. */
+  /** Ends the largest first. */
   #endUnread(unreadBytes: number): void {
     let leftBytes = unreadBytes;
     const unread = [...this.#open.values()].filter(({ answeredAtMs }) => answeredAtMs !== undefined);
@@ -338,7 +337,7 @@ export class Connections {
     }
   }
 
-  /** Those that have not arrived, the longest first. */
+  /** Ends connections whose heads have not arrived, the longest head first. */
   #endLongHeads(longHeadBytes: number): void {
     let leftBytes = longHeadBytes;
     const waiting = [...this.#open.values()].filter(({ current }) => current === undefined);
@@ -362,7 +361,7 @@ export class Connections {
     this.#log(this.#parts.clock.nowMs());
   }
 
-  /** One line for each reason every ten seconds, however many connections it covers. */
+  /** Writes one line for each reason every ten seconds, however many connections it covers. */
   #log(nowMs: number): void {
     if (nowMs - this.#loggedAtMs < 10_000 || this.#unlogged.size === 0) return;
     for (const [reason, { count, address }] of this.#unlogged) {
@@ -374,11 +373,13 @@ export class Connections {
   }
 }
 
-/** Of a request that is to come, beyond what is common. What a client sends of a body that was refused is no head. */
+/**
+ * Counts what has come of the head of the next request beyond what is common. What a client sends of a body that was refused is
+ * no head.
+ */
 const unfinishedHeadBytes = ({ socket, receivedBytes, unfinished }: Connection): number =>
   unfinished === undefined ? Math.max(0, (socket.bytesRead ?? 0) - receivedBytes - commonHeadBytes) : 0;
 
-/** Beyond what is common. */
 function longHeadBytesOf({ url = '', rawHeaders }: IncomingMessage): number {
   return Math.max(0, rawHeaders.reduce((sum, text) => sum + text.length, url.length) - commonHeadBytes);
 }

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { bodyTooLarge } from '../../endpoint/body/read-text.ts';
 
 /**
- * The SHA-256 of a body, taken from its chunks as they pass to its reader. `whole` reads those that the reader has left, and drops
- * them: this holds no more than one chunk.
+ * Takes the SHA-256 of a body from its chunks as they pass to its reader. `whole` reads those that the reader has left, and
+ * drops them: this holds no more than one chunk.
  */
 export class BodyDigest {
   readonly #chunks: AsyncIterator<Uint8Array>;

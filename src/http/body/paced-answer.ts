@@ -33,7 +33,7 @@ export class PacedAnswer {
     response.on('error', () => undefined);
   }
 
-  /** Bytes that the client has taken, or the system for it. */
+  /** The client has taken so many, or the system for it. */
   get sentBytes(): number {
     return this.#sentBytes;
   }

@@ -47,7 +47,7 @@ export class RequestBody {
     this.#chunks = new ChunkQueue(parts.raw);
   }
 
-  /** Bytes as they came over the network. */
+  /** So many came over the network. */
   get received(): number {
     return this.#received;
   }
@@ -66,7 +66,6 @@ export class RequestBody {
     return announcesBody(this.#parts.raw) && this.#parts.raw.complete === false;
   }
 
-  /** See `canBeForgotten`. */
   get canBeForgotten(): boolean {
     return canBeForgotten(this.#parts.raw, this.#chunks.arrivedBytes);
   }
@@ -77,7 +76,7 @@ export class RequestBody {
   }
 
   /**
-   * Once only. Ends with the abort reason of `signal` where that comes first. Leaving the loop closes nothing.
+   * May be called once. Ends with the abort reason of `signal` where that comes first. Leaving the loop closes nothing.
    * `isUsedAtOnce` says that a chunk is done with when the next one is asked for: then its memory is freed.
    */
   async *read(signal: AbortSignal, isUsedAtOnce: boolean): AsyncGenerator<Uint8Array, void, void> {
@@ -193,13 +192,13 @@ export function canBeForgotten({ headers }: IncomingMessage, arrivedBytes: numbe
   return Number(headers['content-length']) - arrivedBytes <= maxForgottenBytes;
 }
 
-/** Of the body as its reader sees it: unknown for chunked bodies, and for coded ones, whose length says nothing of that. */
+/** The reader of the body sees so many: unknown for chunked bodies, and for coded ones, whose length says nothing of that. */
 export function declaredBytes({ headers }: IncomingMessage): number | undefined {
   if (headers['content-length'] === undefined || headers['content-encoding'] !== undefined) return undefined;
   return Number(headers['content-length']);
 }
 
-/** The most that waits here for the reader. More would be memory for nothing, less would stop and start the socket often. */
+/** No more waits here for the reader. More would be memory for nothing, less would stop and start the socket often. */
 export const maxQueuedBytes = 256 * 1024;
 
 /** The memory of a chunk besides its bytes: uncounted, a body in chunks of one byte could take hundreds of times its size. */
@@ -230,7 +229,7 @@ export class ChunkQueue {
     return this.#chunks.length === 0 && !this.#isEnded && this.#failure === undefined;
   }
 
-  /** Bytes taken from the socket. */
+  /** So many were taken from the socket. */
   get arrivedBytes(): number {
     return this.#arrivedBytes;
   }

@@ -21,8 +21,8 @@ interface ClientRequestHead {
 }
 
 /**
- * Without `host`, which Node sets. The owner says `100 Continue` when it has admitted the request. It believes the reported
- * addresses if it trusts this replica as a proxy.
+ * `host` is left to Node. The owner says `100 Continue` when it has admitted the request. It believes the reported addresses if
+ * it trusts this replica as a proxy.
  */
 export function forwardedHeaders(
   { rawHeaders, peer, body }: ClientRequestHead,
@@ -55,7 +55,7 @@ export const answeredHeaders = (headers: IncomingHttpHeaders): Readonly<Record<s
     }),
   );
 
-/** Of `http://HOST:PORT`, an IPv6 address in brackets. */
+/** Reads `http://HOST:PORT`, in which an IPv6 address is in brackets. */
 export function replicaOf(address: string): {
   readonly isSecure: boolean;
   readonly host: string;

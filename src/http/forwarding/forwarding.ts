@@ -10,7 +10,6 @@ import { ExchangeEnded, type ForwardedRequest, NotTaken, type ReplicaHop } from 
 
 interface ForwardingDeps {
   readonly owners: FindsOwner;
-  /** The other living replicas. */
   readonly others: () => readonly ReplicaAddress[];
   readonly hop: Pick<ReplicaHop, 'forward'>;
   readonly clock: Clock;
@@ -26,8 +25,8 @@ export class Forwarding {
   }
 
   /**
-   * The replica that is to answer; undefined for this one. To be called once the policy has allowed the request, since what is asked
-   * for may be claimed. `NotOwner` for a request that another replica has sent.
+   * Finds the replica that is to answer; undefined for this one. The caller asks once the policy has allowed the request, since
+   * what is asked for may be claimed. `NotOwner` for a request that another replica has sent.
    */
   async elsewhere(
     { owned, makesTable = false }: NeedsOwner,
@@ -129,7 +128,7 @@ export class Forwarding {
   }
 }
 
-/** With a body that was received and decoded; none if it is empty. */
+/** Gives the request a body that was received and decoded; none if it is empty. */
 export function withText(request: Omit<ForwardedRequest, 'body'>, text: string): ForwardedRequest {
   const bytes = Buffer.from(text);
   const isOfBody = (name: string): boolean => /^content-(encoding|length)$/i.test(name);

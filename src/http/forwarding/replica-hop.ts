@@ -23,9 +23,9 @@ import { answeredHeaders, forwardedHeaders, replicaOf } from './forwarded-header
 
 export interface ForwardedRequest {
   readonly method: string;
-  /** Path and query, as the client sent them. */
+  /** The client sent path and query so. */
   readonly target: string;
-  /** Names and values in turns, as the client sent them. */
+  /** They are names and values in turns, as the client sent them. */
   readonly rawHeaders: readonly string[];
   /** The other end of the client's connection. */
   readonly peer: string;
@@ -53,11 +53,11 @@ interface HopDeps {
   readonly sign: (principal: Principal, audience: string) => Promise<string>;
   readonly clock: Clock;
   readonly logger: Pick<Logger, 'info' | 'warn'>;
-  /** Certificates (PEM) that vouch for the other replicas; those that Node trusts if undefined. */
+  /** These certificates (PEM) vouch for the other replicas; those that Node trusts if undefined. */
   readonly ca?: string | undefined;
 }
 
-/** To one replica. Further requests wait for a connection. */
+/** One replica has so many connections. Further requests wait for one. */
 const maxSockets = 512;
 
 export class ReplicaHop {
@@ -266,8 +266,8 @@ function responseTo(outgoing: ClientRequest): Promise<IncomingMessage> {
 }
 
 /**
- * In two halves: where this process stood still, it looks at its timers before it reads what has arrived. The second half begins then,
- * and gives the owner the time to be heard.
+ * The time runs in two halves: where this process stood still, it looks at its timers before it reads what has arrived. The
+ * second half begins then, and gives the owner the time to be heard.
  */
 class Timer {
   readonly #clock: Clock;
@@ -279,7 +279,7 @@ class Timer {
     this.#run = run;
   }
 
-  /** Anew, if it runs already. */
+  /** Begins anew if it runs already. */
   start(afterMs: number): void {
     this.stop();
     this.#cancel = this.#clock.schedule(afterMs / 2, () => {
@@ -317,8 +317,8 @@ async function textOf(response: IncomingMessage): Promise<string> {
 /** Says once of each other replica that it is not reached, and why, until it is heard again. */
 class LostPeers {
   readonly #logger: Pick<Logger, 'info' | 'warn'>;
-  /** By address, which a replica keeps that is started again. */
-  // More than there are replicas. One that is forgotten is named again.
+  /** The key is the address, which a replica keeps that is started again. */
+  // There are fewer replicas. One that is forgotten is named again.
   readonly #lost = new LRUCache<string, true>({ max: 1_000 });
 
   constructor(logger: Pick<Logger, 'info' | 'warn'>) {

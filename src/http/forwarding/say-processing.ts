@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Clock } from '../../kernel/clock.ts';
 
 /**
- * Says now and each second that the request is here, by the interim answer `102 Processing`, until the answer begins. To a client that
- * waits for `100 Continue`, and so knows interim answers. Returns what ends it.
+ * Says now and each second that the request is here, by the interim answer `102 Processing`, until the answer begins. A client
+ * that waits for `100 Continue` knows interim answers. Returns what ends it.
  */
 export function sayProcessing(response: ServerResponse, clock: Clock): () => void {
   let cancel = (): void => undefined;

@@ -1,4 +1,4 @@
-/** The OpenAPI document of the service, made from the descriptions of its routes and the catalogue of errors. */
+/** Makes the OpenAPI document of the service from the descriptions of its routes and the catalogue of errors. */
 import Type, { type TProperties, type TSchema } from 'typebox';
 import { databaseHeader } from '../../endpoint/database.ts';
 import type { RouteDescription } from '../../endpoint/description.ts';
@@ -96,7 +96,7 @@ function operation(path: string, method: Method, description: RouteDescription, 
   };
 }
 
-/** The parts of a path, with values that the examples of the guide are for. */
+/** These are the parts of a path, with values that the examples of the guide are for. */
 function exampleOf(part: string, path: string): Json {
   if (part === 'index') return { example: 'name_idx' };
   if (path.startsWith('/v1/namespace/')) return { example: 'team' };

@@ -11,7 +11,7 @@ interface OperationGroup {
 interface Guide {
   readonly group: OperationGroup;
   readonly text: string;
-  /** Of a JSON body. None where it needs what an earlier answer gave: an id, a version, a location. */
+  /** A JSON body has it. There is none where it needs what an earlier answer gave: an id, a version, a location. */
   readonly example?: unknown;
 }
 
@@ -53,7 +53,7 @@ const vector = [0.1, 0.2, 0.3, 0.4];
 const ofBranch = 'main';
 const grace = { id: 2, name: 'Grace', age: 42, vector };
 
-/** By operationId. */
+/** The key is the operationId. */
 export const guides: Readonly<Record<string, Guide>> = {
   CreateTable: {
     group: rows,

@@ -1,6 +1,4 @@
-/**
- * Every route with its operation. To offer one more, add a line here: docs/adding-an-operation.md.
- */
+/** Every route stands here with its operation. To offer one more, add a line: docs/adding-an-operation.md. */
 import type { Route } from '../../endpoint/route.ts';
 import { createBranchRoute } from '../../operations/branches/create-branch.ts';
 import { deleteBranchRoute } from '../../operations/branches/delete-branch.ts';
@@ -114,7 +112,7 @@ export type Operations = { readonly [Name in keyof typeof offered]: ReturnType<(
 export const operationsOf = (deps: OperationDeps): Operations =>
   Object.fromEntries(Object.entries(offered).map(([name, { make }]) => [name, make(deps)])) as unknown as Operations;
 
-/** Everything below the base path. */
+/** The service has these below the base path. */
 export const apiRoutes = (
   operations: Operations,
   settings: Parameters<typeof configurationRoute>[0],

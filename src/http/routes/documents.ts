@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Answer, Method, Route } from '../../endpoint/route.ts';
 import { openApiDocument } from '../openapi/document.ts';
 
-/** A file that anyone may read. */
+/** Anyone may read such a file. */
 export interface PublicFile {
   readonly methods: readonly Method[];
   readonly path: string;
@@ -17,7 +17,7 @@ export interface PublicFile {
   answer(): Promise<Answer>;
 }
 
-/** With the base path; `routes` are below it. */
+/** The files have the base path; `routes` are below it. */
 export function publicFiles(routes: readonly Route[], basePath: string, version: string): readonly PublicFile[] {
   const document = JSON.stringify(openApiDocument(routes, basePath, version));
   return [
@@ -55,7 +55,7 @@ const file = (path: string, contentType: string, read: () => Promise<string | Ui
   },
 });
 
-/** Read once, when the first client asks. */
+/** Reads it once, when the first client asks. */
 function libraryFile(name: string): () => Promise<Uint8Array> {
   let content: Promise<Uint8Array> | undefined;
   return () => {
@@ -89,8 +89,8 @@ const page = (basePath: string): string => `<!doctype html>
 `;
 
 /**
- * Without the validator, which is on a host of the library's makers. The page says that it takes anything until a reader chooses a type,
- * and would show the bytes of an Arrow file.
+ * The validator is left out, which is on a host of the library's makers. The page says that it takes anything until a reader
+ * chooses a type, and would show the bytes of an Arrow file.
  */
 const start = (basePath: string): string => `SwaggerUIBundle({
   url: '${basePath}/openapi.json',

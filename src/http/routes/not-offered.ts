@@ -1,6 +1,6 @@
 /**
- * Routes that clients know and this service does not offer. They answer `Unsupported` (406): from a 404 the LanceDB
- * SDKs would conclude that the table is missing, and a 501 they may not tell from a crash.
+ * Clients know these routes, and this service does not offer them. They answer `Unsupported` (406): from a 404 the LanceDB SDKs
+ * would conclude that the table is missing, and a 501 they may not tell from a crash.
  */
 import type { Route } from '../../endpoint/route.ts';
 import { LancegateError } from '../../kernel/errors.ts';
@@ -13,7 +13,7 @@ const inSpecification = [
   '/v1/transaction/:id/alter',
 ];
 
-/** Of the LanceDB SDKs, and `refresh` of older Lance REST clients. */
+/** The LanceDB SDKs send these, and older Lance REST clients `refresh`. */
 const besideSpecification = [
   '/v1/table/:id/multipart_write/create',
   '/v1/table/:id/multipart_write/complete',

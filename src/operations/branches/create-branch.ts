@@ -41,7 +41,7 @@ export const createBranch =
           'TableBranchAlreadyExists',
           `table '${showTable(table)}' has a branch '${name}' already`,
         );
-      // Asked for a version of a branch that is not there, the engine misses the version only.
+      // Where the branch is not there, the engine misses its version only.
       if (fromBranch !== undefined && !branches.some((branch) => branch.name === fromBranch)) {
         throw new LancegateError('TableBranchNotFound', `table '${showTable(table)}' has no branch '${fromBranch}'`);
       }

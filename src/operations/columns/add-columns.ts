@@ -23,11 +23,11 @@ import {
 
 export interface AddedColumn {
   readonly name: string;
-  /** Computed once from each row. */
+  /** It is computed once from each row. */
   readonly value: CheckedSql;
 }
 
-/** At least one column with its value, or the columns of a stream without rows, which are NULL in every row. */
+/** It has at least one column with its value, or the columns of a stream without rows, which are NULL in every row. */
 type AddColumnsCommand = ChangeCommand & ({ readonly columns: readonly AddedColumn[] } | { readonly source: IpcChunk });
 
 /** Adds columns to every row. */
@@ -133,7 +133,7 @@ function addBySchema(operation: AddColumns, input: RouteInput): ReturnType<Route
 const isArrow = ({ headers }: RouteInput): boolean =>
   /^application\/vnd\.apache\.arrow\.(?:stream|file)\b/i.test(headers['content-type'] ?? '');
 
-/** Columns of an expression each, as JSON, or of NULL in every row, as an Arrow schema. */
+/** New columns come as JSON, each with an expression, or as an Arrow schema, and then they are NULL in every row. */
 export const addColumnsRoute: Offer<typeof addColumns> = {
   make: addColumns,
   routeTo(operation) {

@@ -23,7 +23,7 @@ export interface Alteration {
   readonly path: FieldPath;
   readonly rename: string | undefined;
   readonly isNullable: boolean | undefined;
-  /** As JSON in Lance's dialect. */
+  /** It is JSON in Lance's dialect. */
   readonly dataType: string | undefined;
 }
 

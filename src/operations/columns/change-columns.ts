@@ -15,8 +15,8 @@ export interface CheckedColumnStep extends StepWithFile {
 }
 
 /**
- * An operation that changes columns. They are checked before the change waits for the branch, and again once it has it, since others
- * change them too.
+ * Makes an operation that changes columns. They are checked before the change waits for the branch, and again once it has it,
+ * since others change them too.
  */
 export const columnChange = <Command extends ChangeCommand>(
   operation: WriteOperation,
@@ -41,7 +41,7 @@ export function requireOnce(paths: readonly FieldPath[], parameter: string): voi
   if (twice !== undefined) throw invalidInput(`${parameter}: ${formatFieldPath(twice)} is given twice`);
 }
 
-/** The columns with each field as `change` makes it; undefined for one that goes, with all that is in it. */
+/** Returns the columns with each field as `change` makes it; undefined for one that goes, with all that is in it. */
 export function mapFields(
   fields: readonly Field[],
   change: (field: Field, path: FieldPath) => Field | undefined,
@@ -81,7 +81,7 @@ export function requireFewTexts(metadata: Readonly<Record<string, string | null>
   if (characters > mostCharacters) throw invalidInput(`${what} can have ${mostCharacters} characters`);
 }
 
-/** Table and branch of a request that has both in its path and query. */
+/** Returns table and branch of a request that has both in its path and query. */
 export function authorized(input: RouteInput, action: Action) {
   const table = tableTarget.parse(input.id, readDelimiter(input.query), input.database);
   const branch = queryBranch(input);

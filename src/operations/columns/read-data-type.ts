@@ -17,7 +17,7 @@ interface LanceField {
   readonly nullable: boolean;
 }
 
-/** The names that the specification's reference server takes, by Lance's. */
+/** The specification's reference server takes these names, and Lance has the others. */
 const lanceNames: ReadonlyMap<string, string> = new Map([
   ['boolean', 'bool'],
   ['utf8', 'string'],
@@ -33,7 +33,7 @@ const plainType =
   /^(?:bool|u?int(?:8|16|32|64)|halffloat|float|double|(?:large_)?(?:string|binary)|date32:day|date64:ms|time32:m?s|time64:[un]s|duration:(?:[mun]?s)|decimal:(?:128|256):\d{1,2}:-?\d{1,2}|dict:(?:large_)?(?:string|binary):u?int(?:8|16|32|64):false)$/;
 const timestampType = /^timestamp:[mun]?s:(.+)$/;
 
-/** In Lance's dialect, which the engine reads. Of every type it is known what native code is given. */
+/** Reads a type in Lance's dialect, which the engine reads too. Of every type it is known what native code is given. */
 export function readDataType(value: unknown, at: string, depth = 1): LanceDataType {
   // Deeper types are no columns that can be cast.
   if (!isObject(value) || depth > 8) throw invalidInput(`${at} is no data type`);

@@ -38,7 +38,7 @@ interface UpdateFieldMetadataCommand extends ChangeCommand {
   readonly updates: readonly MetadataUpdate[];
 }
 
-/** The metadata of a field by its path. */
+/** The path of a field leads to its metadata. */
 type MetadataOfFields = Readonly<Record<string, Readonly<Record<string, string>>>>;
 
 interface UpdateFieldMetadataResult extends ChangeResult {

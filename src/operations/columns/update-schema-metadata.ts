@@ -8,7 +8,7 @@ import { parseJson, StringMap } from '../../wire/json-body.ts';
 import { authorized, requireFewTexts } from './change-columns.ts';
 
 interface UpdateSchemaMetadataCommand extends ChangeCommand {
-  /** All that the schema has afterwards. */
+  /** The schema has nothing else afterwards. */
   readonly metadata: Readonly<Record<string, string>>;
 }
 

@@ -26,7 +26,7 @@ const describeJob =
   async (command: JobCommand): Promise<IndexJob> =>
     findVisible(indexJobs, command);
 
-/** The newest first: all that are visible of those that are remembered. */
+/** Returns all that are visible of those that are remembered, the newest first. */
 const listJobs =
   ({ indexJobs }: Deps) =>
   async ({ visible }: Pick<JobCommand, 'visible'>): Promise<readonly IndexJob[]> =>

@@ -27,7 +27,7 @@ import { CreateIndexBody, parseIndexOptions } from './index-options.ts';
 
 interface CreateIndexCommand extends ChangeCommand {
   readonly column: FieldPath;
-  /** `plainIndexName` by default. */
+  /** It is `plainIndexName` by default. */
   readonly name: string | undefined;
   readonly options: IndexOptions;
   /** It takes the place of a number of partitions. */
@@ -35,7 +35,7 @@ interface CreateIndexCommand extends ChangeCommand {
   readonly isReplacing: boolean;
 }
 
-/** A job that is still running, or the transaction of one that has ended. */
+/** A job is still running, or has ended in a transaction. */
 type CreatedIndex = { readonly jobId: string } | ChangeResult;
 
 /**
@@ -84,7 +84,7 @@ interface CreateIndexDeps {
   readonly idempotency: Idempotency;
 }
 
-/** What the newest version of a branch has: its columns, the number of its rows, its indexes. */
+/** Returns what the newest version of a branch has: its columns, the number of its rows, its indexes. */
 export function lookAtBranch(
   { access, engine }: Pick<CreateIndexDeps, 'access' | 'engine'>,
   table: TableRecord,
@@ -150,7 +150,7 @@ const creationOf = (path: '/v1/table/:id/create_index' | '/v1/table/:id/create_s
 export const createIndexRoute = creationOf('/v1/table/:id/create_index');
 export const createScalarIndexRoute = creationOf('/v1/table/:id/create_scalar_index');
 
-/** `InvalidInput` where an index of this type cannot be of the column. The engine refuses a few more types of values. */
+/** Throws `InvalidInput` where an index of this type cannot be of the column. The engine refuses a few more types of values. */
 function requireIndexable(field: Field, path: string, options: IndexOptions): void {
   const fits = 'vector' in options ? isVector(field) : takes[options.type](field);
   if (!fits || field.dictionary !== undefined) {
@@ -174,7 +174,7 @@ const takes: Readonly<Record<Exclude<IndexOptions['type'], VectorIndexType>, (fi
     texts.includes(type.kind) || (lists.includes(type.kind) && item !== undefined && texts.includes(item.type.kind)),
 };
 
-/** One vector, or several in each row. */
+/** Each row may have one vector, or several. */
 function isVector({ type, children: [item] }: Field): boolean {
   if (type.kind === 'list') return item !== undefined && item.type.kind === 'fixed_size_list' && isVector(item);
   if (type.kind !== 'fixed_size_list' || item === undefined) return false;

@@ -1,4 +1,4 @@
-/** The body of `create_index` and `create_scalar_index` as the options of an index, every one of them bounded. */
+/** Reads the body of `create_index` and `create_scalar_index` as the options of an index, and bounds every one of them. */
 import Type, { type Static } from 'typebox';
 import {
   distanceTypes,
@@ -95,7 +95,7 @@ function vectorOptions(type: VectorIndexType, body: IndexBody): VectorOptions {
     throw invalidInput('num_bits: it must be 4 or 8');
   }
   const isGraph = type === 'IVF_HNSW_PQ' || type === 'IVF_HNSW_SQ';
-  // The engine's defaults.
+  // The engine has these defaults.
   if (isGraph && (efConstruction ?? 300) < (m ?? 20)) throw invalidInput('ef_construction: it must be at least m');
   return {
     distance,

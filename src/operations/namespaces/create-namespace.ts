@@ -46,7 +46,7 @@ export const createNamespace =
 
 const propertiesOf = ({ properties }: NamespaceRecord): Properties => properties;
 
-/** Of two that create one namespace at once, the later finds it there. Only mode `create` minds. */
+/** Where two create one namespace at once, the later finds it there. Only mode `create` minds. */
 async function createOrFind(
   catalog: NamespaceCatalog,
   namespace: NamespacePath,

@@ -11,15 +11,15 @@ import { noLimits, TokenReader } from '../../sql/tokens.ts';
 import { Count } from '../../wire/json-body.ts';
 import type { ReadFilter } from '../../wire/merge-parameters.ts';
 
-/** The new value of a column: an expression over the columns of the old row. */
+/** The new value of a column is an expression over the columns of the old row. */
 interface ColumnUpdate {
-  /** As the client wrote it. */
+  /** The client wrote it so. */
   readonly column: string;
   readonly value: CheckedSql;
 }
 
 export interface RowsUpdate {
-  /** undefined for all rows. */
+  /** All rows are meant where it is undefined. */
   readonly predicate: CheckedSql | undefined;
   /** There is at least one. */
   readonly updates: readonly ColumnUpdate[];
@@ -134,7 +134,7 @@ const circular = (left: readonly NewValue[]) =>
       .join(', ')} need each other's old ones; set one of them in a request of its own, or through another column`,
   );
 
-/** First segments only: a column is set as a whole. */
+/** Only first segments count: a column is set as a whole. */
 function namesIn(expression: CheckedSql): ReadonlySet<string> {
   const names = new Set<string>();
   const tokens = new TokenReader(expression, noLimits);

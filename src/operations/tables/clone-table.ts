@@ -31,7 +31,7 @@ interface CloneTableCommand {
   readonly table: TableRef;
   /** As `describe` names it, or relative to the storage root. */
   readonly sourceLocation: string;
-  /** The newest, if there is neither. */
+  /** The newest is meant if there is neither. */
   readonly sourceVersion: number | undefined;
   readonly sourceTag: string | undefined;
   /** If it refuses, the answer is that of an empty location (P9). */
@@ -69,7 +69,7 @@ export const cloneTable =
     return description;
   };
 
-/** `InvalidInput` for a location outside the root, or without a table that may be cloned. */
+/** Throws `InvalidInput` for a location outside the root, or without a table that may be cloned. */
 async function findSource(
   { catalog, engine }: Deps,
   { sourceLocation, sourceVersion, sourceTag, mayClone }: CloneTableCommand,

@@ -51,7 +51,7 @@ const createVersion =
   };
 
 /**
- * Version 1 of a table that is only declared, which it makes one that is created: behind whatever else would create it. Where this
+ * Makes version 1 of a table that is only declared, which thereby is created: behind whatever else would create it. Where this
  * process ends in between, the next look at the table finds what is there.
  */
 async function createFirst(
@@ -76,7 +76,7 @@ async function createFirst(
   }
 }
 
-/** As `createVersion`, of a batch that is to be made as a whole: of one version, or of none. */
+/** Makes a batch of versions as a whole, which can be one version, or none. */
 export const createVersions =
   ({ owners, ...deps }: Deps & { readonly owners: Pick<TableOwners, 'acquire'> }) =>
   async (commands: readonly CreateVersionCommand[], scope: RequestScope): Promise<CreatedVersion | undefined> => {

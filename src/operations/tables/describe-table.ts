@@ -23,7 +23,7 @@ export interface Deps {
 }
 
 interface DescribeCommand extends ReadTarget {
-  /** The version that a tag names; a version or a branch beside it must be the same. */
+  /** It names a version; a version or a branch beside it must be the same. */
   readonly tag?: { readonly name: string; readonly visible: Visible<BranchName | undefined> } | undefined;
 }
 
@@ -56,7 +56,7 @@ async function resolveTag(
   throw invalidInput('version: the tag names another one');
 }
 
-/** Of one version (P11): another request may refresh the dataset, which it shares, between two questions. */
+/** Both are of one version (P11): another request may refresh the dataset, which it shares, between two questions. */
 async function versionWithSchema(dataset: Snapshot): Promise<{ readonly version: number; readonly schema: Schema }> {
   for (;;) {
     const version = await dataset.version();

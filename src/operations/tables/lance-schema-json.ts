@@ -13,7 +13,7 @@ interface LanceFieldJson {
 }
 
 /**
- * A schema as LanceDB clients read it in the answer to a describe: the Lance dialect (`arrow/json.rs` of Lance). Another
+ * LanceDB clients read a schema so in the answer to a describe: in the Lance dialect (`arrow/json.rs` of Lance). Another
  * dialect exists in the namespace specification's reference server, which LanceDB rejects. For schemas that `checkStorable`
  * passes: the names of other types are not Lance's.
  */

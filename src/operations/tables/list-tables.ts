@@ -9,14 +9,14 @@ import { type Listing, type Visible, visiblePage } from '../visible-page.ts';
 
 interface ListTablesCommand {
   readonly namespace: NamespacePath;
-  /** Also the tables of all namespaces in it. */
+  /** The tables of all namespaces in it are listed, too. */
   readonly includeBelow: boolean;
   readonly page: Page;
   readonly includeDeclared: boolean;
   readonly visible: Visible<TableRef>;
 }
 
-/** The tables directly in one namespace, or all, by name. `NamespaceNotFound`. */
+/** Lists the tables directly in one namespace, or all, by name. `NamespaceNotFound`. */
 const listTables =
   ({ catalog }: { catalog: TableCatalog }) =>
   async ({ namespace, page, visible, ...which }: ListTablesCommand): Promise<Listing<TableRef>> => {

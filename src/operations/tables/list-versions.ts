@@ -21,13 +21,16 @@ interface ListVersionsCommand {
 export interface ListedVersion {
   readonly version: number;
   readonly committedAtMs: number;
-  /** As `Locations.objectPathOf`: programs of Lance open it, or name a manifest so in a request. */
+  /** It is what `Locations.objectPathOf` gives: programs of Lance open it, or name a manifest so in a request. */
   readonly manifestPath: string;
   readonly manifestBytes: number | undefined;
   readonly manifestTag?: string;
 }
 
-/** The versions of a branch that can still be read. Reads one manifest for each that it lists, so a page costs the same in a long history. */
+/**
+ * Lists the versions of a branch that can still be read. Reads one manifest for each that it lists, so a page costs the same in
+ * a long history.
+ */
 const listVersions =
   ({ access, engine }: { access: TableAccess; engine: Locations }) =>
   async ({ table, branch, page, order }: ListVersionsCommand): Promise<Listing<ListedVersion>> => {
@@ -53,7 +56,7 @@ interface DescribeVersionCommand extends Pick<ListVersionsCommand, 'table' | 'br
   readonly version: number | undefined;
 }
 
-/** As it is listed. `TableVersionNotFound`. */
+/** Describes it as it is listed. `TableVersionNotFound`. */
 export const describeVersion =
   ({ access, engine }: { access: TableAccess; engine: Locations }) =>
   async ({ table, branch, version }: DescribeVersionCommand): Promise<ListedVersion> => {
@@ -90,8 +93,8 @@ export const TableVersion = Type.Object({
 const Versions = Type.Object({ versions: Type.Array(TableVersion), ...nextPage });
 
 /**
- * Newest first, unless `descending=false`. The LanceDB SDKs ask without a limit, follow no token and expect the newest version
- * last: they get the newest page in that order.
+ * The newest comes first, unless `descending=false`. The LanceDB SDKs ask without a limit, follow no token and expect the
+ * newest version last: they get the newest page in that order.
  */
 export const listVersionsRoute = jsonRoute(listVersions, {
   path: '/v1/table/:id/version/list',

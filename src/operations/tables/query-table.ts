@@ -1,4 +1,4 @@
-/** The rows of a table that a client asks for, and the plan by which the engine finds them. Both run in a reader (P12). */
+/** A client asks for rows of a table, or for the plan by which the engine finds them. Both run in a reader (P12). */
 import Type from 'typebox';
 import type { TableRecord } from '../../catalog/port.ts';
 import { answerParameters, answerTypes, readAnswerForm } from '../../endpoint/accept.ts';

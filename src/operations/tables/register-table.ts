@@ -46,12 +46,12 @@ interface Deps {
   readonly recoveryMarks: Pick<RecoveryMarks, 'forget'>;
 }
 
-/** An owner of a location: a table that has it or had it, or the namespace whose folder holds it. */
+/** A table owns a location if it has it or had it, and so does the namespace whose folder holds it. */
 type LocationOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
 
 interface RegisterTableCommand {
   readonly table: TableRef;
-  /** A path relative to the storage root, or a URI inside it. */
+  /** It is a path relative to the storage root, or a URI inside it. */
   readonly location: string;
   /** `overwrite` points an existing table at the new location. */
   readonly mode: 'create' | 'overwrite';
@@ -100,7 +100,7 @@ function ownersByWords(location: Location, { namespace: near }: TableRef): reado
   return namespace === undefined ? [] : [{ namespace }];
 }
 
-/** All owners of the location on which the principal needs rights. */
+/** Returns all owners of the location, on which the principal needs rights. */
 async function ownersOf(
   catalog: NamespaceCatalog,
   { location, spelling }: ResolvedLocation,

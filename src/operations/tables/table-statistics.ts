@@ -6,7 +6,6 @@ import type { ReadTarget } from '../../table/table-access.ts';
 import { Count } from '../../wire/json-body.ts';
 import type { Deps } from './describe-table.ts';
 
-/** Sizes of the newest version of a branch. */
 const tableStatistics =
   ({ access }: Deps) =>
   (target: ReadTarget): Promise<TableStatistics> =>

@@ -27,7 +27,7 @@ const Tag = Type.Object({
   metadata: Type.Optional(StringMap),
 });
 
-/** Without the layer of `tags` where the path ends in a slash. */
+/** The layer of `tags` is missing where the path ends in a slash. */
 const Tags = Type.Object({ tags: mapOf(Tag), ...nextPage });
 
 /**

@@ -1,6 +1,7 @@
 /**
- * Tags: names for versions that pruning then leaves there. What changes them holds the table's lock shared, so that no branch
- * comes or goes, and the lock of its tags, which pruning holds too: a version that was seen under it is there when the tag is.
+ * Tags are names for versions that pruning then leaves there. What changes them holds the table's lock shared, so that no
+ * branch comes or goes, and the lock of its tags, which pruning holds too: a version that was seen under it is there when the
+ * tag is.
  */
 import Type from 'typebox';
 import type { BranchHead, History, Snapshot } from '../../engine/port/dataset.ts';
@@ -29,7 +30,7 @@ export interface WritingDeps extends ReadingDeps {
 export interface TagCommand {
   readonly table: TableRef;
   readonly tag: string;
-  /** The one that the tag must be on, where the client names one. */
+  /** The tag must be on it, where the client names one. */
   readonly branch: BranchName | undefined;
   readonly visible: Visible<BranchName | undefined>;
 }

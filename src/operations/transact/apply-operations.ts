@@ -1,6 +1,6 @@
 /**
- * Several operations on a table branch as one commit: all of them are in one version, or nothing is written (P1). They are applied in
- * their order in one shadow, each to the rows and columns that those before it leave.
+ * Applies several operations on a table branch as one commit: all of them are in one version, or nothing is written (P1). They
+ * are applied in their order in one shadow, each to the rows and columns that those before it leave.
  */
 import Type from 'typebox';
 import type { Schema } from '../../arrow/schema/schema.ts';
@@ -72,7 +72,7 @@ const applyAll = changeOperation('transact', async (command: TransactCommand, ta
 });
 
 /**
- * Those that find the columns of the table, up to the first that changes them: they are refused before the request waits for the
+ * Some find the columns of the table, up to the first that changes them: they are refused before the request waits for the
  * lock, and again in the shadow, since others change columns too.
  */
 function thatFindTheTable(steps: readonly PlannedOperation[]): readonly PlannedOperation[] {
@@ -95,7 +95,7 @@ async function receive(
   throw invalidInput(`operation ${lacking.name}: the body has no source ${sourceOf(lacking.does)}`);
 }
 
-/** Parts of any names. */
+/** The parts have any names. */
 const FormOfOperations = Type.Unsafe<unknown>({
   type: 'object',
   additionalProperties: Type.Union([OperationBody, ArrowStream]),
@@ -115,8 +115,8 @@ const Applied = Type.Object({
 });
 
 /**
- * Several operations as one commit. The parts of the body that describe them come first, so the policy has decided on all of them
- * before a source is read.
+ * The parts of the body that describe the operations come first, so the policy has decided on all of them before a source is
+ * read.
  */
 export const transactRoute: Offer<typeof transact> = {
   make: transact,

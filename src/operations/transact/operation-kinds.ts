@@ -1,4 +1,4 @@
-/** The kinds of operations that one request can have several of, and the JSON of each; docs/protocol.md has the rules. */
+/** One request can have several operations of these kinds, each with its JSON; docs/protocol.md has the rules. */
 import Type, { type TObject } from 'typebox';
 import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import type { Action } from '../../auth/policy/actions.ts';
@@ -18,12 +18,12 @@ import { DeleteBody, deletion } from '../rows/delete-rows.ts';
 import { readUpdate, UpdateBody, updateOf } from '../rows/update-rows.ts';
 import { type NamedOperation, ofOperation, type TransactOperation } from './transact-command.ts';
 
-/** Any text: a part of the body must have the name. */
+/** It is any text: a part of the body must have the name. */
 const Source = Type.String();
 
 const InsertOperation = Type.Object({ source: Source, mode: Type.Optional(Type.Literal('append')) });
 
-/** Named as the parameters of `merge_insert`. */
+/** It has the names of the parameters of `merge_insert`. */
 const MergeOperation = Type.Object({
   source: Source,
   on: Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 1_000 })]),
@@ -58,7 +58,7 @@ interface OperationReaders {
   readonly checkNames: NameCheck;
 }
 
-/** One kind of operation: all that is said of it, but for how rows of a source are written. */
+/** A kind of operation says everything of it, but for how rows of a source are written. */
 interface OperationKind<Does> {
   /** What the policy decides on. */
   readonly action: Action;
@@ -139,7 +139,6 @@ const kinds: Kinds = {
   },
 };
 
-/** The kind of this operation. */
 export function kindOf<Does extends TransactOperation>(does: Does): OperationKind<Does> {
   const kind: unknown = kinds[does.kind];
   return kind as OperationKind<Does>;
@@ -148,7 +147,6 @@ export function kindOf<Does extends TransactOperation>(does: Does): OperationKin
 /** Every kind has its action among these. */
 export const operationActions: readonly Action[] = Object.values(kinds).map(({ action }) => action);
 
-/** The source of an operation that has one. */
 export function received(source: IpcChunk | undefined): IpcChunk {
   if (source === undefined) throw new LancegateError('Internal', 'an operation came before its source');
   return source;

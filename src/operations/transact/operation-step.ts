@@ -1,4 +1,4 @@
-/** One of several operations, from its description to what it does in a shadow. A refusal names the operation (P6). */
+/** Takes one of several operations from its description to what it does in a shadow. A refusal names the operation (P6). */
 import { isDeepStrictEqual } from 'node:util';
 import { canConcat, concatRows, joinBatches } from '../../arrow/column/concat-rows.ts';
 import { fitRows, nullBytesPerRow } from '../../arrow/column/fitted-rows.ts';
@@ -29,7 +29,7 @@ interface StepDeps {
   readonly scope: RequestScope;
 }
 
-/** Keys that were read of a source for a table with these columns. */
+/** Keys were read of a source for a table with these columns. */
 interface ReadyMerge {
   readonly schema: Schema;
   readonly merge: MergeOfRows;
@@ -39,7 +39,7 @@ export class PlannedOperation implements ComputedStep {
   readonly operation: NamedOperation;
   readonly #deps: StepDeps;
   #chunk: IpcChunk | undefined;
-  /** What each row of the source may take in columns that it leaves out. */
+  /** Each row of the source may take so much in columns that it leaves out. */
   #nullBytesPerRow = 0;
   #ready: ReadyMerge | undefined;
 
@@ -115,12 +115,12 @@ export class PlannedOperation implements ComputedStep {
     return { schema: found.schema, merge: { branch, scope, on, spec, absent, ...rows } };
   }
 
-  /** The rows, laid out as the columns that they go into. Of malformed values the engine might store a part. */
+  /** Returns the rows, laid out as the columns that they go into. Of malformed values the engine might store a part. */
   #fitting(does: TransactOperation, { schema, file }: TableColumns): IpcChunk {
     const chunk = received(this.#chunk);
     requireSourceFits(does, chunk.schema, schema);
     const more = nullBytesPerRow(chunk.schema, schema) - this.#nullBytesPerRow;
-    // For columns that operations before it add, no memory was reserved.
+    // No memory was reserved for columns that operations before it add.
     if (more * chunk.rows > 16 * 2 ** 20)
       throw new LancegateError(
         'BodyTooLarge',

@@ -1,4 +1,4 @@
-/** The body of a request of several operations: the parts that describe them, then the sources that they name. */
+/** The body of a request of several operations has the parts that describe them, then the sources that they name. */
 import { createHash } from 'node:crypto';
 import type { BodyPart } from '../../endpoint/body/multipart.ts';
 import type { UploadedParts } from '../../endpoint/body/multipart-upload.ts';
@@ -16,7 +16,7 @@ export class TransactBody {
   readonly #isDigested: boolean;
   readonly #opened: NamedSource['source'][] = [];
   readonly #digests: (readonly [name: string, digest: string])[] = [];
-  /** The part after the operations. */
+  /** It comes after the operations. */
   #next: BodyPart | undefined;
 
   /** `isDigested`: there will be a digest, which costs half a millisecond per megabyte. */
@@ -57,7 +57,10 @@ export class TransactBody {
     }
   }
 
-  /** Of all sources by their names: a client makes another boundary each time. The operations are compared as what they mean. */
+  /**
+   * Covers all sources by their names: a client makes another boundary each time. The operations are compared as what they
+   * mean.
+   */
   async digest(sources: AsyncIterable<NamedSource>): Promise<string> {
     for await (const _ of sources);
     const inOrder = this.#digests.toSorted(([a], [b]) => (a < b ? -1 : 1));

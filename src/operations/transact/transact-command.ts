@@ -1,4 +1,3 @@
-/** What one request of several operations asks for. */
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
 import type { ChangeCommand } from '../../change/submit-change.ts';
@@ -33,11 +32,11 @@ export interface NamedOperation {
   readonly does: TransactOperation;
 }
 
-/** The source that an operation names. */
+/** An operation may name a source. */
 export const sourceOf = (operation: TransactOperation): string | undefined =>
   'source' in operation ? operation.source : undefined;
 
-/** A refusal that names the operation. */
+/** Returns a refusal that names the operation. */
 export const ofOperation = (name: string, error: unknown): unknown =>
   error instanceof LancegateError
     ? new LancegateError(error.kind, `operation ${name}: ${error.message}`, {
@@ -55,6 +54,6 @@ export interface NamedSource {
 export interface TransactCommand extends ChangeCommand {
   /** There is at least one. They are applied in their order. Each source that they name is named once. */
   readonly operations: readonly NamedOperation[];
-  /** The sources as they arrive, each of which must be read before the next one: no other than those that are named. */
+  /** Only sources that are named arrive here. Each must be read before the next one. */
   readonly source: AsyncIterable<NamedSource>;
 }

@@ -10,7 +10,7 @@ const Configuration = Type.Object({
 
 const action = 'DescribeConfiguration';
 
-/** Of the process that answers; secrets are masked already. The specification has no such operation. */
+/** It is that of the process that answers; secrets are masked already. The specification has no such operation. */
 export const configurationRoute = (settings: Static<typeof Configuration>['settings']): Route => ({
   methods: ['GET'],
   path: '/v1/configuration',
