@@ -171,19 +171,23 @@ export interface OpenBranchRecord extends OpenBranch {
 
 export type AcknowledgedBranch = Omit<OpenBranchRecord, 'storageSession'>;
 
+/** What becomes of a namespace that is there: `exist_ok` leaves it alone, `overwrite` replaces its properties and keeps what is inside. */
+export type NamespaceMode = 'create' | 'exist_ok' | 'overwrite';
+
+/** `isFound`: it was there, and was left alone. */
+export type MadeNamespace = NamespaceRecord & { readonly isFound?: true };
+
 export interface NamespaceCatalog {
-  /** `NamespaceNotFound` (the parent), `NamespaceAlreadyExists`. The root always exists. */
+  /**
+   * Of a namespace that is found and left alone no answer is recorded. `NamespaceNotFound` (the parent); `NamespaceAlreadyExists`, by mode
+   * `create`. The root always exists.
+   */
   createNamespace(
     path: NamespacePath,
     properties: Properties,
     answered?: AnswerOf<NamespaceRecord>,
-  ): Promise<NamespaceRecord>;
-  /** Replaces the properties. `NamespaceNotFound`. */
-  updateNamespace(
-    path: NamespacePath,
-    properties: Properties,
-    answered?: AnswerOf<NamespaceRecord>,
-  ): Promise<NamespaceRecord>;
+    mode?: NamespaceMode,
+  ): Promise<MadeNamespace>;
   findNamespace(path: NamespacePath): Promise<NamespaceRecord | undefined>;
   /** Names of the direct children. `NamespaceNotFound`. */
   listNamespaces(parent: NamespacePath, page: PageRequest): Promise<readonly ObjectName[]>;
@@ -275,6 +279,13 @@ export interface CreationCatalog {
   unfinished(ref?: TableRef): Promise<Unfinished>;
 }
 
+export interface OldRecords {
+  /** Transactions committed before that time are old. */
+  readonly committedBeforeMs: number;
+  /** Keys that had expired at that time are. */
+  readonly expiredAtMs: number;
+}
+
 export interface TransactionCatalog {
   /**
    * Until it is disposed of, a full disk does not refuse the write intents and records of a commit of so many writes, or the
@@ -288,8 +299,8 @@ export interface TransactionCatalog {
    */
   recordTransactions(records: readonly TransactionRecord[], answers?: readonly KeyedAnswer[]): Promise<void>;
   findTransaction(id: TransactionId): Promise<TransactionRecord | undefined>;
-  /** Forgets up to `limit` transactions committed before that time, the oldest first; the number that went. */
-  forgetTransactions(beforeMs: number, limit: number): Promise<number>;
+  /** Forgets old transactions and expired keys, the oldest first, up to `limit` of each; how many went. */
+  forgetRecords(old: OldRecords, limit: number): Promise<{ readonly transactions: number; readonly keys: number }>;
 }
 
 /** What is known of requests with an `Idempotency-Key`. */
@@ -304,8 +315,6 @@ export interface KeyedRequestCatalog {
   /** The commit of the attempt was not made after all. An answer stays. Of an attempt of another process, with its `ref`. */
   withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'> & { readonly ref?: TableRef }): Promise<void>;
   findKeyed(owner: RequestOwner, key: IdempotencyKey): Promise<KeyedAnswer | WriteIntent | undefined>;
-  /** Forgets up to `limit` keys that had expired at that time, the oldest first; the number that went. */
-  forgetKeys(atMs: number, limit: number): Promise<number>;
 }
 
 /** It knows which branches may hold commits that were not acknowledged. */
@@ -329,10 +338,8 @@ export interface OpenBranchCatalog {
    * of the same name has versions of its own. Harmless when repeated.
    */
   closeBranch(tableId: TableId, branch: BranchName | undefined, isGone?: boolean): Promise<void>;
-  /** The newest acknowledged version of the branch, open or closed; 0 where none is known. */
-  acknowledgedVersion(tableId: TableId, branch: BranchName | undefined): Promise<number>;
-  /** It lists all closed branches. */
-  acknowledgedBranches(): Promise<readonly AcknowledgedBranch[]>;
+  /** The newest acknowledged version of each branch, open or closed, of which one is known: of all, or of one branch. */
+  acknowledgedBranches(of?: Pick<OpenBranch, 'tableId' | 'branch'>): Promise<readonly AcknowledgedBranch[]>;
 }
 
 /** What uses it takes those of these interfaces that it needs. */

@@ -14,7 +14,9 @@ import type {
   KeyedAnswer,
   KeyedRequestCatalog,
   NamespaceCatalog,
+  NamespaceMode,
   NamespaceRecord,
+  OldRecords,
   OpenBranchCatalog,
   Publication,
   TableCatalog,
@@ -127,7 +129,7 @@ export function sqlCatalog(session: SqlSession, newId: NewId, requireOwned?: Req
 /** Records the answer to a keyed request with it, where there is one. */
 async function andAnswer<Done>(
   db: CatalogDb,
-  work: Promise<Done>,
+  work: Done | Promise<Done>,
   answered: AnswerOf<Done> | undefined,
 ): Promise<Done> {
   const done = await work;
@@ -140,33 +142,25 @@ type AnsweredNamespace = AnswerOf<NamespaceRecord>;
 
 /** These know which namespaces exist. */
 const namespaceMethods = ({ reading, writing, writingInRoom }: Methods): NamespaceCatalog & DatabaseCatalog => ({
-  createNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
-    andAnswer(db, createNamespace(db, path, properties), answered),
-  ),
-  updateNamespace: writing((db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace) =>
-    andAnswer(db, namespaces.updateNamespace(db, path, properties), answered),
+  createNamespace: writing(
+    async (db, path: NamespacePath, properties: Properties, answered?: AnsweredNamespace, mode?: NamespaceMode) => {
+      const made = await namespaces.createNamespace(db, path, properties, mode);
+      if (made.isFound) return made;
+      await databases.noteDatabase(db, path);
+      return andAnswer(db, made, answered);
+    },
   ),
   findNamespace: reading(namespaces.findNamespace),
   listNamespaces: reading(namespaces.listNamespaces),
-  dropNamespace: writingInRoom((db, path: NamespacePath, answered?: AnswerOf<void>) =>
-    andAnswer(db, dropNamespace(db, path), answered),
-  ),
+  dropNamespace: writingInRoom(async (db, path: NamespacePath, answered?: AnswerOf<void>) => {
+    await namespaces.dropNamespace(db, path);
+    await databases.noteDatabase(db, path); // an older version that made it has not
+    return andAnswer(db, undefined, answered);
+  }),
   namespacesUnder: reading(namespaces.namespacesUnder),
   isDatabase: reading(databases.isDatabase),
   noteDatabases: writing(databases.noteDatabases),
 });
-
-async function createNamespace(db: CatalogDb, path: NamespacePath, properties: Properties): Promise<NamespaceRecord> {
-  const made = await namespaces.createNamespace(db, path, properties);
-  await databases.noteDatabase(db, path);
-  return made;
-}
-
-/** An older version that made it has not noted it. */
-async function dropNamespace(db: CatalogDb, path: NamespacePath): Promise<void> {
-  await namespaces.dropNamespace(db, path);
-  await databases.noteDatabase(db, path);
-}
 
 /** These know which tables exist. */
 function tableMethods(
@@ -237,19 +231,20 @@ const commitMethods = ({
     }),
   ),
   findTransaction: reading(commits.findTransaction),
-  forgetTransactions: writingInRoom(commits.forgetTransactions),
+  forgetRecords: writingInRoom(async (db, { committedBeforeMs, expiredAtMs }: OldRecords, limit: number) => ({
+    transactions: await commits.forgetTransactions(db, committedBeforeMs, limit),
+    keys: await commits.forgetKeys(db, expiredAtMs, limit),
+  })),
 
   recordIntents: writingInRoom(owning(allNamed, commits.insertIntents)),
   writeIntents: reading(commits.writeIntents),
   withdrawIntent: writingInRoom(owning(perhapsNamed, commits.withdrawIntent)),
   findKeyed: reading(commits.findKeyed),
-  forgetKeys: writingInRoom(commits.forgetKeys),
 
   markOpenForWriting: writing(owningOf(({ tableId }) => tableId, commits.markOpenForWriting)),
   acknowledgeVersion: writing(owningOf((tableId) => tableId, commits.acknowledgeVersion)),
   recoveryMarks: reading(commits.listOpenBranches),
   closeBranch: writingInRoom(owningOf((tableId) => tableId, commits.closeBranch)),
-  acknowledgedVersion: reading(commits.acknowledgedVersion),
   acknowledgedBranches: reading(commits.acknowledgedBranches),
 });
 

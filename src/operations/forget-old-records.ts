@@ -1,8 +1,8 @@
-import type { KeyedRequestCatalog, TransactionCatalog } from '../catalog/port.ts';
+import type { TransactionCatalog } from '../catalog/port.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
-/** It forgets so many keys and so many transactions: a short transaction, so that no commit waits long for it. */
+/** So many keys and as many transactions go in one short transaction, so that no commit waits long for it. */
 const maxPerRound = 1_000;
 const roundEveryMs = 60_000;
 
@@ -11,7 +11,7 @@ const roundEveryMs = 60_000;
  * second while there are more. Returns how to stop it, which waits for a round under way.
  */
 export function keepForgetting(parts: {
-  readonly catalog: KeyedRequestCatalog & TransactionCatalog;
+  readonly catalog: TransactionCatalog;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly transactionsKeptMs: number;
@@ -40,8 +40,8 @@ export function keepForgetting(parts: {
 }
 
 async function forgetSome(parts: Parameters<typeof keepForgetting>[0]): Promise<boolean> {
-  const nowMs = parts.clock.nowMs();
-  const keys = await parts.catalog.forgetKeys(nowMs, maxPerRound);
-  const transactions = await parts.catalog.forgetTransactions(nowMs - parts.transactionsKeptMs, maxPerRound);
+  const expiredAtMs = parts.clock.nowMs();
+  const committedBeforeMs = expiredAtMs - parts.transactionsKeptMs;
+  const { transactions, keys } = await parts.catalog.forgetRecords({ committedBeforeMs, expiredAtMs }, maxPerRound);
   return Math.max(keys, transactions) < maxPerRound;
 }

@@ -184,7 +184,7 @@ export async function markBranch(
 type KnownBranch = Pick<AcknowledgedBranch, 'tableId' | 'ref' | 'branch'>;
 
 interface Parts {
-  readonly catalog: Pick<OpenBranchCatalog, 'acknowledgedVersion' | 'acknowledgedBranches' | 'recoveryMarks'>;
+  readonly catalog: Pick<OpenBranchCatalog, 'acknowledgedBranches'>;
   readonly engine: Pick<BranchRecovery, 'newestVersion'>;
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'watchBranchesBehind'>;
@@ -216,8 +216,8 @@ export class BranchesBehind {
   ): Promise<void> {
     const version = await dataset.version();
     if (this.#known.size === 0 && opened !== undefined && version >= opened.durableVersion) return;
-    const inCatalog = await this.#parts.catalog.acknowledgedVersion(of.tableId, of.branch);
-    const acknowledged = Math.max(inCatalog, opened?.durableVersion ?? 0);
+    const [inCatalog] = await this.#parts.catalog.acknowledgedBranches(of);
+    const acknowledged = Math.max(inCatalog?.acknowledgedVersion ?? 0, opened?.durableVersion ?? 0);
     if (version < acknowledged) await dataset.refresh('to read');
     const newest = await dataset.version();
     if (newest >= acknowledged) {
@@ -234,7 +234,7 @@ export class BranchesBehind {
   /** Says at the start which are, before anybody writes to them. Branches that cannot be looked at are passed over. */
   async lookAtAll(): Promise<void> {
     const { catalog, engine } = this.#parts;
-    for (const branch of [...(await catalog.acknowledgedBranches()), ...(await catalog.recoveryMarks())]) {
+    for (const branch of await catalog.acknowledgedBranches()) {
       const newest = await engine.newestVersion(branch).catch(() => undefined);
       const { acknowledgedVersion: acknowledged } = branch;
       if (newest !== undefined && newest < acknowledged) this.#note(branch, newest, acknowledged);

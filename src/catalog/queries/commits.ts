@@ -154,7 +154,8 @@ export async function closeBranch(
   branch: BranchName | undefined,
   isGone = false,
 ): Promise<void> {
-  const version = await acknowledgedVersion(db, tableId, branch);
+  const [known] = await acknowledgedBranches(db, { tableId, branch });
+  const version = known?.acknowledgedVersion ?? 0;
   const row = { table_id: tableId, branch: nameOf(branch), version };
   if (isGone) {
     await db
@@ -172,32 +173,20 @@ export async function closeBranch(
   await db.deleteFrom('open_branches').where('table_id', '=', tableId).where('branch', '=', row.branch).execute();
 }
 
-/** 0 where none is known. */
-export async function acknowledgedVersion(
+export async function acknowledgedBranches(
   db: CatalogDb,
-  tableId: TableId,
-  branch: BranchName | undefined,
-): Promise<number> {
-  const open = await db
-    .selectFrom('open_branches')
-    .select('acknowledged_version as version')
-    .where('table_id', '=', tableId)
-    .where('branch', '=', nameOf(branch))
-    .executeTakeFirst();
-  const closed = await db
-    .selectFrom('acknowledged_versions')
-    .select('version')
-    .where('table_id', '=', tableId)
-    .where('branch', '=', nameOf(branch))
-    .executeTakeFirst();
-  return Math.max(open?.version ?? 0, closed?.version ?? 0);
-}
-
-export async function acknowledgedBranches(db: CatalogDb): Promise<readonly AcknowledgedBranch[]> {
+  of?: Pick<OpenBranch, 'tableId' | 'branch'>,
+): Promise<readonly AcknowledgedBranch[]> {
+  const open = db.selectFrom('open_branches').select(['table_id', 'branch', 'acknowledged_version as version']);
+  const closed = db.selectFrom('acknowledged_versions').select(['table_id', 'branch', 'version']);
   const rows = await db
-    .selectFrom('acknowledged_versions')
-    .innerJoin('tables', 'tables.id', 'acknowledged_versions.table_id')
-    .select(['table_id', 'tables.path', 'tables.location', 'branch', 'version'])
+    .selectFrom(open.unionAll(closed).as('known'))
+    .innerJoin('tables', 'tables.id', 'known.table_id')
+    .$call((query) =>
+      of === undefined ? query : query.where('table_id', '=', of.tableId).where('branch', '=', nameOf(of.branch)),
+    )
+    .select(({ fn }) => ['table_id', 'tables.path', 'tables.location', 'branch', fn.max('version').as('version')])
+    .groupBy(['table_id', 'tables.path', 'tables.location', 'branch'])
     .execute();
   return rows.map(({ table_id: tableId, path, location, branch, version }) => ({
     ...{ tableId, ref: tableRefOf(path), location, acknowledgedVersion: version },

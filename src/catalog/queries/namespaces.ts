@@ -1,6 +1,6 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import type { NamespacePath, ObjectName, Properties } from '../../kernel/ids.ts';
-import type { NamespaceRecord, PageRequest } from '../port.ts';
+import type { MadeNamespace, NamespaceMode, NamespaceRecord, PageRequest } from '../port.ts';
 import { namespaceAlreadyExists, namespaceNotEmpty, namespaceNotFound } from '../refusals.ts';
 import {
   boundsBelow,
@@ -29,35 +29,19 @@ export async function createNamespace(
   db: CatalogDb,
   path: NamespacePath,
   properties: Properties,
-): Promise<NamespaceRecord> {
-  const name = path.at(-1);
-  if (name === undefined) throw namespaceAlreadyExists(path);
+  mode: NamespaceMode = 'create',
+): Promise<MadeNamespace> {
+  const existing = await findNamespace(db, path);
+  if (existing !== undefined && mode === 'create') throw namespaceAlreadyExists(path);
+  if (existing !== undefined && mode === 'exist_ok') return { ...existing, isFound: true };
   const parent = path.slice(0, -1);
   await requireNamespace(db, parent);
-  if ((await findNamespace(db, path)) !== undefined) throw namespaceAlreadyExists(path);
+  const changed = { properties: propertiesToJson(properties) };
   await db
     .insertInto('namespaces')
-    .values({
-      path: namespacePathOf(path),
-      parent: namespacePathOf(parent),
-      name,
-      properties: propertiesToJson(properties),
-    })
+    .values({ path: namespacePathOf(path), parent: namespacePathOf(parent), name: path.at(-1) ?? '', ...changed })
+    .onConflict((conflict) => conflict.column('path').doUpdateSet(changed))
     .execute();
-  return { path, properties };
-}
-
-export async function updateNamespace(
-  db: CatalogDb,
-  path: NamespacePath,
-  properties: Properties,
-): Promise<NamespaceRecord> {
-  const { numUpdatedRows } = await db
-    .updateTable('namespaces')
-    .set({ properties: propertiesToJson(properties) })
-    .where('path', '=', namespacePathOf(path))
-    .executeTakeFirstOrThrow();
-  if (numUpdatedRows === 0n) throw namespaceNotFound(path);
   return { path, properties };
 }
 

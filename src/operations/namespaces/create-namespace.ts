@@ -1,20 +1,18 @@
 import Type from 'typebox';
-import type { AnswerOf, NamespaceCatalog, NamespaceRecord } from '../../catalog/port.ts';
-import { namespaceAlreadyExists } from '../../catalog/refusals.ts';
+import type { AnswerOf, NamespaceCatalog, NamespaceMode, NamespaceRecord } from '../../catalog/port.ts';
 import { onceRoute } from '../../endpoint/json-route.ts';
 import { namespaceTarget } from '../../endpoint/route.ts';
 import { answeredBy } from '../../idempotency/idempotency.ts';
-import { LancegateError } from '../../kernel/errors.ts';
 import type { NamespacePath, Properties } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import { choiceOf, createModes, parseChoice } from '../../wire/choices.ts';
 import { StringMap } from '../../wire/json-body.ts';
-import { findNamespace, NamespaceProperties } from './describe-namespace.ts';
+import { NamespaceProperties } from './describe-namespace.ts';
 
 interface CreateNamespaceCommand {
   readonly namespace: NamespacePath;
-  /** `exist_ok` answers the existing properties; `overwrite` replaces them and keeps what is inside. */
-  readonly mode: 'create' | 'exist_ok' | 'overwrite';
+  /** `exist_ok` answers the existing properties. */
+  readonly mode: NamespaceMode;
   readonly properties: Properties;
   /** `PermissionDenied`. Called where `exist_ok` finds a namespace: the answer describes one that another principal may have made. */
   readonly requireDescribe: () => void;
@@ -27,41 +25,12 @@ export const createNamespace =
     _scope?: RequestScope,
     answered?: AnswerOf<Properties>,
   ): Promise<Properties> => {
-    const existing = await catalog.findNamespace(namespace);
-    const answer = answeredBy(answered, propertiesOf);
-    if (existing === undefined && mode === 'create') {
-      return propertiesOf(await catalog.createNamespace(namespace, properties, answer));
-    }
-    if (existing === undefined) return createOrFind(catalog, namespace, properties, requireDescribe);
-    switch (mode) {
-      case 'create':
-        throw namespaceAlreadyExists(namespace);
-      case 'exist_ok':
-        requireDescribe();
-        return existing.properties;
-      case 'overwrite':
-        return propertiesOf(await catalog.updateNamespace(namespace, properties, answer));
-    }
+    const made = await catalog.createNamespace(namespace, properties, answeredBy(answered, propertiesOf), mode);
+    if (made.isFound) requireDescribe();
+    return made.properties;
   };
 
 const propertiesOf = ({ properties }: NamespaceRecord): Properties => properties;
-
-/** Where two create one namespace at once, the later finds it there. Only mode `create` minds. */
-async function createOrFind(
-  catalog: NamespaceCatalog,
-  namespace: NamespacePath,
-  properties: Properties,
-  requireDescribe: () => void,
-): Promise<Properties> {
-  try {
-    return (await catalog.createNamespace(namespace, properties)).properties;
-  } catch (error) {
-    const lostRace = error instanceof LancegateError && error.kind === 'NamespaceAlreadyExists';
-    if (!lostRace) throw error;
-    requireDescribe();
-    return (await findNamespace(catalog, namespace)).properties;
-  }
-}
 
 const CreateNamespaceBody = Type.Object({ mode: choiceOf(createModes), properties: Type.Optional(StringMap) });
 

@@ -61,7 +61,8 @@ export function idempotencyContract(open: () => Promise<Catalog>): void {
       const [ref, other] = [table('t'), table('u')];
       const changes: readonly ((answer: KeyedAnswer) => Promise<unknown>)[] = [
         (answer) => catalog.createNamespace(path('n'), {}, () => answer),
-        (answer) => catalog.updateNamespace(path('n'), { owner: 'ann' }, () => answer),
+        (answer) => catalog.createNamespace(path('n'), { owner: 'ann' }, () => answer, 'overwrite'),
+        (answer) => catalog.createNamespace(path('m'), {}, () => answer, 'exist_ok'),
         (answer) => catalog.dropNamespace(path('n'), () => answer),
         (answer) => catalog.declareTable(ref, place('1'), {}, () => answer),
         (answer) => catalog.renameTable(ref, other, () => answer),
@@ -152,11 +153,12 @@ export function idempotencyContract(open: () => Promise<Catalog>): void {
         [],
         [3, 1, 2, 4].map((expiresAtMs) => answered(`${expiresAtMs}`, { expiresAtMs })),
       );
-      assert.equal(await catalog.forgetKeys(3, 2), 2);
+      const forget = async () => (await catalog.forgetRecords({ committedBeforeMs: 0, expiredAtMs: 3 }, 2)).keys;
+      assert.equal(await forget(), 2);
       assert.deepEqual([await find('1'), await find('2')], [undefined, undefined]);
       assert.ok(await find('3'));
-      assert.equal(await catalog.forgetKeys(3, 2), 1);
-      assert.equal(await catalog.forgetKeys(3, 2), 0);
+      assert.equal(await forget(), 1);
+      assert.equal(await forget(), 0);
       assert.ok(await find('4'));
     });
   });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { Catalog } from '#src/catalog/port.ts';
+import type { NamespacePath, Properties } from '#src/kernel/ids.ts';
 import { all, oddNames, paged, path, place, rejects, table } from './fixtures.ts';
 
 export function namespacesContract(open: () => Promise<Catalog>): void {
@@ -28,11 +29,23 @@ export function namespacesContract(open: () => Promise<Catalog>): void {
 
     test('an update replaces all properties, also those of the root', async () => {
       await catalog.createNamespace(path('sales'), { a: '1', b: '2' });
-      assert.deepEqual((await catalog.updateNamespace(path('sales'), { c: '3' })).properties, { c: '3' });
+      const overwrite = (names: NamespacePath, properties: Properties) =>
+        catalog.createNamespace(names, properties, undefined, 'overwrite');
+      assert.deepEqual((await overwrite(path('sales'), { c: '3' })).properties, { c: '3' });
       assert.deepEqual((await catalog.findNamespace(path('sales')))?.properties, { c: '3' });
-      await catalog.updateNamespace([], { motto: 'x' });
+      await overwrite([], { motto: 'x' });
       assert.deepEqual((await catalog.findNamespace([]))?.properties, { motto: 'x' });
-      await rejects(catalog.updateNamespace(path('other'), {}), 'NamespaceNotFound');
+      assert.deepEqual(await overwrite(path('other'), {}), { path: ['other'], properties: {} });
+      await rejects(overwrite(path('missing', 'other'), {}), 'NamespaceNotFound');
+    });
+
+    test('one that may exist is left alone, with its properties, and is made where there is none', async () => {
+      const find = () => catalog.createNamespace(path('sales'), { new: 'yes' }, undefined, 'exist_ok');
+      assert.deepEqual(await find(), { path: ['sales'], properties: { new: 'yes' } });
+      await catalog.createNamespace(path('sales'), { a: '1' }, undefined, 'overwrite');
+      assert.deepEqual(await find(), { path: ['sales'], properties: { a: '1' }, isFound: true });
+      const root = await catalog.createNamespace([], { new: 'yes' }, undefined, 'exist_ok');
+      assert.deepEqual(root, { path: [], properties: {}, isFound: true });
     });
 
     test('a namespace is created once, and only in a parent that exists', async () => {

@@ -66,6 +66,29 @@ export function openBranchesContract(open: () => Promise<Catalog>): void {
       assert.deepEqual(await versions(), [8]);
     });
 
+    test('what was acknowledged of a branch is known while it is open and when it is closed, until it is gone (P3)', async () => {
+      const known = async (of?: { tableId: TableId; branch: BranchName | undefined }) =>
+        (await catalog.acknowledgedBranches(of)).map(({ branch, acknowledgedVersion }) => [
+          branch,
+          acknowledgedVersion,
+        ]);
+      assert.deepEqual(await known(), []);
+      await catalog.markOpenForWriting(main(7));
+      await catalog.closeBranch(tableId, undefined);
+      await catalog.markOpenForWriting(main(5));
+      await catalog.markOpenForWriting({ ...main(3), branch: dev });
+      const where = { tableId, ref: table('t'), location: '1' };
+      assert.deepEqual(await catalog.acknowledgedBranches({ tableId, branch: undefined }), [
+        { ...where, branch: undefined, acknowledgedVersion: 7 },
+      ]);
+      assert.deepEqual(await known({ tableId, branch: dev }), [[dev, 3]]);
+      assert.equal((await known()).length, 2);
+      await catalog.closeBranch(tableId, dev, true);
+      assert.deepEqual(await known(), [[undefined, 7]]);
+      await catalog.dropTable(table('t'));
+      assert.deepEqual(await known(), []);
+    });
+
     test('what is recorded of a closed branch does not open it', async () => {
       await catalog.recordTransactions([transactionOf('a', { tableId, version: 2 })]);
       assert.deepEqual(await catalog.recoveryMarks(), []);

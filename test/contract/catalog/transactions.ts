@@ -54,11 +54,13 @@ export function transactionsContract(open: () => Promise<Catalog>): void {
 
     test('what was committed before a time can be forgotten, a little at a time and the oldest first', async () => {
       await catalog.recordTransactions([1, 2, 3].map((time) => transactionOf(`${time}`, { committedAtMs: time })));
-      assert.equal(await catalog.forgetTransactions(3, 1), 1);
+      const forget = async (limit: number) =>
+        (await catalog.forgetRecords({ committedBeforeMs: 3, expiredAtMs: 0 }, limit)).transactions;
+      assert.equal(await forget(1), 1);
       assert.equal(await catalog.findTransaction('1' as TransactionId), undefined);
       assert.ok(await catalog.findTransaction('2' as TransactionId));
-      assert.equal(await catalog.forgetTransactions(3, 9), 1);
-      assert.equal(await catalog.forgetTransactions(3, 9), 0);
+      assert.equal(await forget(9), 1);
+      assert.equal(await forget(9), 0);
       assert.equal(await catalog.findTransaction('2' as TransactionId), undefined);
       assert.ok(await catalog.findTransaction('3' as TransactionId));
     });
