@@ -12,7 +12,7 @@ import type { DatabaseCatalog } from './catalog/port.ts';
 import type { Service, StartParts } from './cli/serve.ts';
 import { makeDataFolder, makeEmptyFolder, makePrivateFolder, type PrivateFolder } from './config/data-folder.ts';
 import { makeMemoryFolder, removeMemoryFolder } from './config/memory-folder.ts';
-import { decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
+import { chunkBytesUnder, decodedBytesUnder, keyBytesUnder, mergeBytesUnder } from './config/memory-plan.ts';
 import { type Config, settings } from './config/settings.ts';
 import { Databases } from './endpoint/database.ts';
 import { LanceEngine } from './engine/lance/adapter/lance-engine.ts';
@@ -21,11 +21,11 @@ import type { Builds, ReaderChanges } from './engine/port/reader-work.ts';
 import { CertificateFiles, readCa } from './http/certificate-files.ts';
 import { Forwarding } from './http/forwarding/forwarding.ts';
 import { ReplicaHop } from './http/forwarding/replica-hop.ts';
+import type { HttpConfig } from './http/http-deps.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import type { Clock } from './kernel/clock.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
-import type { SchedulerPolicy } from './maintenance/scheduler.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
 import { keepForgetting } from './operations/forget-old-records.ts';
@@ -43,9 +43,22 @@ import { Metrics } from './telemetry/metrics.ts';
 import { acceptedCredentials, verifiers } from './verifiers.ts';
 import { filterReader } from './wire/merge-parameters.ts';
 
+/** Bounds that no operator has a reason to change. Tests bring their own. */
+export interface Bounds {
+  /** How many bytes a create writes at a time; the memory plan says it where this does not. */
+  readonly chunkBytes?: number;
+  /** A table of so many rows that is merged into repeatedly gets an index on its key. */
+  readonly indexFromRows?: number;
+  /** Writes with rows as a body that are under way at once, from their headers to their answers; beyond it the answer is 503 (P7). */
+  readonly maxConcurrentWrites?: number;
+  /** A client has so long for the headers of a request. */
+  readonly requestHeaderTimeoutMs?: number;
+}
+
 /** What the parts of the service are made from. */
 interface Start extends StartParts {
   readonly config: Config;
+  readonly bounds: Bounds;
   readonly folder: PrivateFolder;
   readonly metrics: Metrics;
   readonly serviceMemory: ServiceMemory;
@@ -54,12 +67,12 @@ interface Start extends StartParts {
 }
 
 /** Fails, with nothing left open, where a setting cannot work: a held data folder, a broken policy, a taken port. */
-export async function startService(config: Config, parts: StartParts): Promise<Service> {
+export async function startService(config: Config, parts: StartParts, bounds: Bounds = {}): Promise<Service> {
   await using opened = new AsyncDisposableStack();
   const folder = makeDataFolder(config.dataFolder);
   const metrics = new Metrics();
   metrics.nameBuild(parts.version);
-  const start: Start = { ...parts, config, folder, metrics, serviceMemory: new ServiceMemory(), opened };
+  const start: Start = { ...parts, config, bounds, folder, metrics, serviceMemory: new ServiceMemory(), opened };
   const { logger, clock } = start;
   const { policy, reload } = await openPolicy(start);
   const state = opened.use(await openState(config, folder, clock, logger));
@@ -75,7 +88,7 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, clock },
     newId: randomUUID,
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
-    ...operationLimits(config),
+    ...operationLimits(start),
   });
   opened.defer(operations.close);
   if (state.replica === undefined) await behind.lookAtAll(); // of replicas the owner of a table looks before it writes
@@ -94,9 +107,9 @@ export async function startService(config: Config, parts: StartParts): Promise<S
     databases: await openDatabases(start, catalog),
     readFilter: filterReader(config.sqlFunctions ?? []),
     memory: bodyMemory(start),
-    ipcLimits: ipcLimits(config),
+    ipcLimits: ipcLimits(start),
     conversions: opened.use(new Conversions()),
-    config: { ...config, maxJsonBytes: 2 ** 20, addressShare: 0.5, tableShare: config.principalShare },
+    config: httpConfig(start),
     logger,
     audit,
     metrics,
@@ -266,19 +279,13 @@ function openBuilders({ config, folder, environment, logger, clock, metrics, ser
   return new Builders(pool, memoryBytes);
 }
 
-const operationLimits = (config: Config) => ({
+const operationLimits = ({ config, bounds: { indexFromRows = 20_000 } }: Start) => ({
   maxWaitingPerTable: 512,
   maxOpenDatasets: 512,
   keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
   idempotencyKeptMs: config.idempotencyKeptMs,
   managesVersions: config.managedVersioning,
-  maintenanceLimits: maintenanceLimits(config),
-});
-
-const maintenanceLimits = (config: Config): SchedulerPolicy => ({
-  isAutomatic: config.autoMaintenance,
-  retentionMs: config.versionRetentionMs,
-  indexFromRows: config.indexFromRows,
+  maintenanceLimits: { isAutomatic: config.autoMaintenance, retentionMs: config.versionRetentionMs, indexFromRows },
 });
 
 async function openCertificate({ config, clock, logger, opened }: Start): Promise<CertificateFiles | undefined> {
@@ -324,8 +331,14 @@ function bodyMemory({ config, logger, clock, metrics, serviceMemory, opened }: S
   return memory;
 }
 
-const ipcLimits = (config: Config): IpcLimits => ({
-  chunkBytes: config.chunkBytes,
+const httpConfig = ({ config, bounds }: Start): HttpConfig => ({
+  ...config,
+  ...{ maxJsonBytes: 2 ** 20, addressShare: 0.5, tableShare: config.principalShare },
+  ...{ maxConcurrentWrites: 1_024, requestHeaderTimeoutMs: 15_000, ...bounds },
+});
+
+const ipcLimits = ({ config, bounds: { chunkBytes = chunkBytesUnder(config) } }: Start): IpcLimits => ({
+  chunkBytes,
   maxMessageBytes: decodedBytesUnder(config),
   // Schema and batch headers; a table of ten thousand columns stays far below.
   maxMetadataBytes: 16 * 2 ** 20,

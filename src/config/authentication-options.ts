@@ -12,7 +12,7 @@ export const authenticationOptions = {
   ownIssuer: withDefault(boolean, {
     flag: 'own-issuer',
     default: 'true',
-    doc: 'Accept the tokens that `lancegate token` makes, signed with the key in the data folder. If this is not set, setting `--oidc-issuer` or `--introspection-issuer` turns it off.',
+    doc: 'Accept the tokens that `lancegate token` makes, signed with the key in the data folder. If this is not set, naming an authorization server turns it off.',
   }),
   oidcIssuers: optional(listOf(httpUrl), {
     flag: 'oidc-issuer',
@@ -20,7 +20,7 @@ export const authenticationOptions = {
   }),
   oidcAudiences: optional(listOf(text), {
     flag: 'oidc-audience',
-    doc: 'A token must name one of these in `aud`. Required with `--oidc-issuer`.',
+    doc: 'A token of those servers must name one of these in `aud`. Required with them.',
   }),
   oidcAlgorithms: withDefault(listOf(oneOf(algorithms)), {
     flag: 'oidc-algorithms',
@@ -44,7 +44,7 @@ export const authenticationOptions = {
   }),
   introspectionIssuer: optional(httpUrl, {
     flag: 'introspection-issuer',
-    doc: 'Authorization server that is asked about opaque tokens (RFC 7662).',
+    doc: 'Authorization server that is asked about opaque tokens (RFC 7662). Requires a client, its secret and an audience.',
   }),
   introspectionEndpoint: optional(httpUrl, {
     flag: 'introspection-endpoint',
@@ -52,15 +52,15 @@ export const authenticationOptions = {
   }),
   introspectionClientId: optional(text, {
     flag: 'introspection-client-id',
-    doc: 'Who this service is to it. Required with `--introspection-issuer`.',
+    doc: 'Who this service is to it.',
   }),
   introspectionClientSecret: optional(secret, {
     flag: 'introspection-client-secret',
-    doc: 'The secret of that client. Required with `--introspection-issuer`.',
+    doc: 'The secret of that client.',
   }),
   introspectionAudience: optional(text, {
     flag: 'introspection-audience',
-    doc: 'What its answers must name in `aud`. Required with `--introspection-issuer`.',
+    doc: 'What its answers must name in `aud`.',
   }),
   introspectionAudienceRequired: withDefault(boolean, {
     flag: 'introspection-audience-required',

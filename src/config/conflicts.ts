@@ -104,10 +104,8 @@ function* shareConflicts(config: Config): Iterable<string> {
     yield `${flag('principalShare')} leaves ${showBytes(part)} of ${flag('bodyMemoryBytes')} (${showBytes(config.bodyMemoryBytes)}), and a body needs up to ${showBytes(leastPartBytes)}`;
     return;
   }
-  for (const name of ['maxMergeBytes', 'chunkBytes'] as const) {
-    if (config[name] <= part) continue;
-    yield `${flag(name)} (${showBytes(config[name])}) is more than the ${showBytes(part)} that ${flag('principalShare')} leaves of ${flag('bodyMemoryBytes')}`;
-  }
+  if (config.maxMergeBytes <= part) return;
+  yield `${flag('maxMergeBytes')} (${showBytes(config.maxMergeBytes)}) is more than the ${showBytes(part)} that ${flag('principalShare')} leaves of ${flag('bodyMemoryBytes')}`;
 }
 
 /** Else as many idle connections would leave no file for tables, and every write would fail. */

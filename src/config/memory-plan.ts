@@ -34,10 +34,13 @@ export const bodyBytesUnder = ({ memoryLimitBytes }: Config): number => {
 /** What one principal, or one table, can have. */
 export const partBytesOf = ({ bodyMemoryBytes, principalShare }: Config): number => bodyMemoryBytes * principalShare;
 
+/** A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs. */
+export const chunkBytesUnder = (config: Config): number => Math.min(16 * MiB, floorToMiB(partBytesOf(config) / 8));
+
 /** The largest record batch of a create, and the largest merge or chunk of a create after decompression. */
 export const decodedBytesUnder = (config: Config): number => {
   const fitting = floorToMiB(partBytesOf(config) / mergesPerPart);
-  return Math.max(config.maxMergeBytes, config.chunkBytes, Math.min(256 * MiB, fitting));
+  return Math.max(config.maxMergeBytes, Math.min(256 * MiB, fitting));
 };
 
 /**
@@ -66,7 +69,6 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
     indexMemoryBytes: fit('indexMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes / 5)),
     bodyMemoryBytes,
     maxMergeBytes: fit('maxMergeBytes', partBytes / mergesPerPart),
-    chunkBytes: fit('chunkBytes', partBytes / 8),
   };
 }
 

@@ -103,7 +103,7 @@ export const settings = {
     }),
     advertise: optional(httpUrl, {
       flag: 'advertise',
-      doc: 'URL at which the other replicas reach this one, without `--base-path`. Without this setting, the address that it listens on.',
+      doc: 'URL at which the other replicas reach this one, without the base path. Without this setting, the address that it listens on.',
     }),
     replicaCa: optional(path, {
       flag: 'replica-ca',
@@ -116,7 +116,7 @@ export const settings = {
     }),
     storageRootMovedFrom: optional(storageRoot, {
       flag: 'storage-root-moved-from',
-      doc: 'The storage root that a `--catalog` remembers, where all files were moved from there to `--storage-root`: the start makes the catalog remember the new one, while no other replica lives. Later it has no effect.',
+      doc: 'The storage root that the catalog of replicas remembers, where all files were moved from there: the start makes it remember the new one, while no other replica lives. Later it has no effect.',
     }),
     storageOptions: withDefault(secretMap, {
       flag: 'storage-options',
@@ -131,7 +131,7 @@ export const settings = {
     managedVersioning: withDefault(boolean, {
       flag: 'managed-versioning',
       default: 'false',
-      doc: 'Descriptions of tables ask programs of Lance that write to `--storage-root` themselves (pylance, Spark, `connectNamespace`) to commit through this service (`managed_versioning`): then each commit needs a right, takes its turn and is durable. Such programs cannot create branches then; this service can.',
+      doc: 'Descriptions of tables ask programs of Lance that write to the storage root themselves (pylance, Spark, `connectNamespace`) to commit through this service (`managed_versioning`): then each commit needs a right, takes its turn and is durable. Such programs cannot create branches then; this service can.',
     }),
   }),
   ...inGroup('authentication', authenticationOptions),
@@ -140,11 +140,6 @@ export const settings = {
       flag: 'max-merge-size',
       default: '256MiB',
       doc: 'Largest body of one merge; it is held in memory as a whole.',
-    }),
-    chunkBytes: withDefault(bytes(KiB, GiB), {
-      flag: 'chunk-size',
-      default: '16MiB',
-      doc: 'A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs.',
     }),
     sqlFunctions: optional(listOf(functionName), {
       flag: 'sql-functions',
@@ -157,27 +152,22 @@ export const settings = {
     memoryLimitBytes: withDefault(bytes(leastMemoryLimitBytes, 64 * TiB), {
       flag: 'memory-limit',
       default: '5GiB',
-      doc: "Resident memory that the service's own process stays under; writes that would go beyond it get 503. Reader processes come on top: together they take this plus `--readers` times `--reader-memory`. If it is not set and that sum exceeds three quarters of the memory of the container or machine, it is what the readers leave of those. The defaults of `--body-memory` and of the sizes of bodies shrink with it.",
+      doc: "Resident memory that the service's own process stays under; writes that would go beyond it get 503. Reader processes come on top: together they take this plus `--readers` times `--reader-memory`. If it is not set and that sum exceeds three quarters of the memory of the container or machine, it is what the readers leave of those. The default sizes of bodies shrink with it.",
     }),
     bodyMemoryBytes: withDefault(bytes(leastBodyMemoryBytes, 64 * TiB), {
       flag: 'body-memory',
       default: '1GiB',
-      doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503. The engine takes up to four times as much of what it works on, which has to fit under `--memory-limit`: where this is not set, it is made to.',
+      doc: 'Memory that all bodies together may hold, decompressed and until their answers; beyond it the answer is 503. The engine takes up to four times as much of what it works on, which has to fit under the memory limit: where this is not set, it is made to.',
     }),
     maxConnections: withDefault(integer(1, 1_000_000), {
       flag: 'max-connections',
       default: '4096',
-      doc: 'Connections at the same time. Beyond it, the service closes the one that has waited longest for a request and accepts the new one; if none waits, it closes the new one. One address, or one IPv6 network of 64 bits, can have half of them; of each address that `--trusted-proxies` report, as many requests can be under way. Each is an open file, and the tables need some too: if this is not set and the process may open few (`ulimit -n`), it is less.',
-    }),
-    maxConcurrentWrites: withDefault(integer(1, 65_536), {
-      flag: 'max-concurrent-writes',
-      default: '1024',
-      doc: 'Writes with rows as a body (creates, merges, inserts and the like) under way at the same time, from their headers to their answers; beyond it the answer is 503.',
+      doc: 'Connections at the same time. Beyond it, the service closes the one that has waited longest for a request and accepts the new one; if none waits, it closes the new one. One address, or one IPv6 network of 64 bits, can have half of them; of each address that trusted proxies report, as many requests can be under way. Each is an open file, and the tables need some too: if this is not set and the process may open few (`ulimit -n`), it is less.',
     }),
     principalShare: withDefault(percent, {
       flag: 'principal-share',
       default: '50%',
-      doc: 'Share of `--body-memory` and of `--max-concurrent-writes` that one principal or one table can have. Of the readers, of the queries that wait for one, and of `--max-connections` for its requests with a body, a principal has as much.',
+      doc: 'Share of `--body-memory`, and of the 1024 writes with rows as a body that may be under way at once, that one principal or one table can have. Of the readers, of the queries that wait for one, and of the connections for its requests with a body, a principal has as much.',
     }),
     readers: withDefault(integer(1, 256), {
       flag: 'readers',
@@ -187,7 +177,7 @@ export const settings = {
     readerMemoryBytes: withDefault(bytes(leastReaderMemoryBytes, TiB), {
       flag: 'reader-memory',
       default: '512MiB',
-      doc: 'Resident memory of one reader process. The service kills one that needs more, and its query gets 503. A merge with a filter may take more: four times its body, and `--principal-share` of `--memory-limit`, against which it counts. `--readers` times this comes on top of `--memory-limit`. If it is not set and the container or machine is small, it is less.',
+      doc: 'Resident memory of one reader process. The service kills one that needs more, and its query gets 503. A merge with a filter may take more: four times its body, and what a principal can have of `--memory-limit`, against which it counts. If it is not set and the container or machine is small, it is less.',
     }),
   }),
   ...inGroup('maintenance', {
@@ -201,15 +191,10 @@ export const settings = {
       default: '1m',
       doc: 'How long a version can be read after a newer one superseded it. Tagged versions, and those that branches start from, stay. Each removal reads all manifests that are kept, so a long time costs the writers something.',
     }),
-    indexFromRows: withDefault(integer(1, 2 ** 53 - 1), {
-      flag: 'index-from-rows',
-      default: '20000',
-      doc: 'A table of so many rows that is merged into repeatedly gets an index on its key.',
-    }),
     indexMemoryBytes: withDefault(bytes(leastReaderMemoryBytes, TiB), {
       flag: 'index-memory',
       default: '1GiB',
-      doc: 'Resident memory of a process that builds an index, of which there are two at most, or that compacts a table, of which there is one. The service kills one that needs more, and the build or the compaction fails; the table stays as it was. It comes on top of `--memory-limit` and the readers while such a process works. If it is not set and the container or machine is small, it is less.',
+      doc: 'Resident memory of a process that builds an index, of which there are two at most, or that compacts a table, of which there is one. The service kills one that needs more, and the build or the compaction fails; the table stays as it was. It comes on top of the service and its readers while such a process works. If it is not set and the container or machine is small, it is less.',
     }),
   }),
   ...inGroup('times', {
@@ -217,11 +202,6 @@ export const settings = {
       flag: 'upload-idle-timeout',
       default: '30s',
       doc: 'The service gives up a body from which nothing arrives for this long, and an answer that its client has not read within this and a second for each kilobyte.',
-    }),
-    requestHeaderTimeoutMs: withDefault(durationMs(100, longestTimerMs), {
-      flag: 'request-header-timeout',
-      default: '15s',
-      doc: 'Time a client has for the headers of a request.',
     }),
     keepAliveTimeoutMs: withDefault(durationMs(100, longestTimerMs), {
       flag: 'keep-alive-timeout',
@@ -269,12 +249,16 @@ export const settings = {
   ...inGroup('former', {
     addressShare: gone('address-share'),
     catalogConnections: gone('catalog-connections'),
+    chunkSize: gone('chunk-size'),
     engineIndexCache: gone('engine-index-cache'),
     engineMetadataCache: gone('engine-metadata-cache'),
+    indexFromRows: gone('index-from-rows'),
     introspectionCache: gone('introspection-cache'),
     maintenanceWait: gone('maintenance-wait'),
+    maxConcurrentWrites: gone('max-concurrent-writes'),
     maxJsonSize: gone('max-json-size'),
     maxQueuedMerges: gone('max-queued-merges'),
+    requestHeaderTimeout: gone('request-header-timeout'),
     tableShare: gone('table-share'),
     transactionRetention: gone('transaction-retention'),
   }),

@@ -11,7 +11,7 @@ let service: TestService;
 
 before(async () => {
   const secrets = { STORAGE_OPTIONS: '{"aws_secret_access_key":"tell-no-one"}' };
-  service = await startTestService(later, { MAX_CONCURRENT_WRITES: '77', ...secrets });
+  service = await startTestService(later, { MAX_CONNECTIONS: '77', ...secrets });
 });
 
 const config = async (scope: string, env: Readonly<Record<string, string>>, ...flags: readonly string[]) => {
@@ -21,10 +21,10 @@ const config = async (scope: string, env: Readonly<Record<string, string>>, ...f
 };
 
 test('it prints the settings of the service, not those of the command, with their sources', async () => {
-  const env = { LANCEGATE_MAX_CONCURRENT_WRITES: '11' };
+  const env = { LANCEGATE_MAX_CONNECTIONS: '11' };
   const { code, stdout, stderr } = await config('lancegate:admin', env, '--url', service.url);
   assert.equal(code, 0, stderr);
-  assert.match(stdout, /^max-concurrent-writes +77 +LANCEGATE_MAX_CONCURRENT_WRITES$/m);
+  assert.match(stdout, /^max-connections +77 +LANCEGATE_MAX_CONNECTIONS$/m);
   assert.match(stdout, /^tls-key +\(not set\) +default$/m);
 });
 
@@ -41,8 +41,8 @@ test('who may only write is refused, and reads nothing of it (P9)', async () => 
 });
 
 test('LANCEGATE_URL alone asks no service: config prints what this command would start with', async () => {
-  const env = { LANCEGATE_URL: service.url, LANCEGATE_MAX_CONCURRENT_WRITES: '11' };
-  assert.match((await config('lancegate:admin', env)).stdout, /^max-concurrent-writes +11 /m);
+  const env = { LANCEGATE_URL: service.url, LANCEGATE_MAX_CONNECTIONS: '11' };
+  assert.match((await config('lancegate:admin', env)).stdout, /^max-connections +11 /m);
 });
 
 test('another program in its place moves no cursor, and is named where it is none (P9)', async (t) => {

@@ -161,10 +161,10 @@ test('settings given by flag and environment reach the service', async () => {
   const service = new RecordingService();
   service.closed.resolve();
   await runInProcess(['serve', '--port', '0'], {
-    env: { LANCEGATE_MAX_CONCURRENT_WRITES: '9' },
+    env: { LANCEGATE_MAX_CONNECTIONS: '9' },
     startService: service.start,
     onStopSignal: (stop) => stop(),
   });
   assert.equal(service.config?.port, 0);
-  assert.equal(service.config?.maxConcurrentWrites, 9);
+  assert.equal(service.config?.maxConnections, 9);
 });

@@ -38,7 +38,7 @@ describe('the LanceDB SDK changes rows as in an embedded database (P4)', () => {
   let embedded: Connection;
   let tables = 0;
   before(async () => {
-    service = await startTestService(later, { CHUNK_SIZE: '32KiB' });
+    service = await startTestService(later, { chunkBytes: 32 * 2 ** 10 });
     database = await connectByApiKey(service);
     embedded = await connect(temporaryFolder(later));
   });

@@ -53,7 +53,7 @@ function keepsItsPromises(start: StoreUnderTest['start']): void {
     service = await startTestService(after, {
       STORAGE_ROOT: newRoot(),
       STORAGE_OPTIONS: JSON.stringify(proxy.storageOptions),
-      CHUNK_SIZE: '32KiB',
+      chunkBytes: 32 * 2 ** 10,
     });
   });
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseArguments } from '#src/config/arguments.ts';
 import { effectiveSettings, showConfig } from '#src/config/describe-config.ts';
+import { chunkBytesUnder } from '#src/config/memory-plan.ts';
 import { type ConfigReading, readConfig } from '#src/config/read-config.ts';
 import { settings } from '#src/config/settings.ts';
 
@@ -108,14 +109,14 @@ test('an empty variable counts as absent', () => {
 test('units, lists, switches and maps are read as the documentation says', () => {
   const values = valuesOf({
     args: [
-      ...['--max-merge-size=64KiB', '--chunk-size', '2MB', '--body-memory=1073741824'],
+      ...['--max-merge-size=64KiB', '--memory-limit', '6000MB', '--body-memory=1073741824'],
       ...['--drain-timeout=1h30m', '--default-timeout', '500ms', '--no-own-issuer'],
       ...['--oidc-issuer', 'https://a.example/', '--oidc-issuer=https://b.example', '--oidc-audience=x, y'],
       ...['--base-path', '/lance/', '--storage-options', '{"aws_region":"eu-west-1"}'],
     ],
   });
   assert.equal(values.maxMergeBytes, 65_536);
-  assert.equal(values.chunkBytes, 2_000_000);
+  assert.equal(values.memoryLimitBytes, 6_000_000_000);
   assert.equal(values.bodyMemoryBytes, 2 ** 30);
   assert.equal(values.drainTimeoutMs, 5_400_000);
   assert.equal(values.defaultTimeoutMs, 500);
@@ -127,7 +128,9 @@ test('units, lists, switches and maps are read as the documentation says', () =>
 });
 
 const sizesOf = (values: ConfigReading['values']) =>
-  (['memoryLimitBytes', 'bodyMemoryBytes', 'maxMergeBytes', 'chunkBytes'] as const).map((name) => values[name] / MiB);
+  [values.memoryLimitBytes, values.bodyMemoryBytes, values.maxMergeBytes, chunkBytesUnder(values)].map(
+    (size) => size / MiB,
+  );
 
 test('where memory is plenty the limit is fixed, and where it is not, a part of what is there (P7)', () => {
   assert.deepEqual(sizesOf(valuesOf({ machineMemoryBytes: 64 * GiB })), [5120, 1024, 256, 16]);
@@ -178,7 +181,7 @@ test('the configuration cannot be changed afterwards', () => {
 test('every mistake is reported at once, each with its place and what was expected', () => {
   const { problems } = read({
     args: ['--prot', '80', '--host', '--log-level=loud', '--port=1', '--port=2', '-x', '--no-port'],
-    env: { LANCEGATE_MAX_MERGE_SIZ: '1', LANCEGATE_KEEP_ALIVE_TIMEOUT: '72', LANCEGATE_CHUNK_SIZE: '1EiB' },
+    env: { LANCEGATE_MAX_MERGE_SIZ: '1', LANCEGATE_KEEP_ALIVE_TIMEOUT: '72', LANCEGATE_MEMORY_LIMIT: '1EiB' },
   });
   const expected = [
     /^unknown flag --prot; did you mean --port\?$/,
@@ -187,7 +190,7 @@ test('every mistake is reported at once, each with its place and what was expect
     /^unknown flag -x$/,
     /^unknown flag --no-port/,
     /^unknown environment variable LANCEGATE_MAX_MERGE_SIZ; did you mean LANCEGATE_MAX_MERGE_SIZE\?$/,
-    /^LANCEGATE_CHUNK_SIZE: "1EiB" is not accepted; expected a size such as 64KiB/,
+    /^LANCEGATE_MEMORY_LIMIT: "1EiB" is not accepted; expected a size such as 64KiB/,
     /^LANCEGATE_KEEP_ALIVE_TIMEOUT: "72" is not accepted; expected a duration such as/,
     /^--log-level: "loud" is not accepted; expected one of debug, info, warn, error$/,
   ];
@@ -273,7 +276,7 @@ const conflicting: readonly (readonly [args: readonly string[], problem: RegExp]
   ],
   [['--memory-limit=1GiB', '--max-merge-size=100MiB'], /^--max-merge-size \(100MiB\) is more than the 77MiB that/],
   [['--principal-share=1%'], /^--principal-share leaves 10737418B of --body-memory \(1GiB\), and a body needs/],
-  [['--chunk-size=600MiB'], /^--chunk-size \(600MiB\) is more than the 512MiB that --principal-share leaves/],
+  [['--max-merge-size=600MiB'], /^--max-merge-size \(600MiB\) is more than the 512MiB that --principal-share leaves/],
 ];
 for (const [args, problem] of conflicting) {
   test(`${args.join(' ')} contradicts itself`, () => {
@@ -361,8 +364,8 @@ test('a secret is refused in a flag, which other users of the machine can see, a
 });
 
 test('the effective configuration names every setting, its value and its source', () => {
-  const lines = showConfig(effectiveSettings(read({ env: { LANCEGATE_CHUNK_SIZE: '16777216' } }))).split('\n');
+  const lines = showConfig(effectiveSettings(read({ env: { LANCEGATE_BODY_MEMORY: '268435456' } }))).split('\n');
   assert.equal(lines.length - 1, Object.keys(settings).length);
-  assert.ok(lines.some((line) => /^chunk-size +16MiB +LANCEGATE_CHUNK_SIZE$/.test(line)));
+  assert.ok(lines.some((line) => /^body-memory +256MiB +LANCEGATE_BODY_MEMORY$/.test(line)));
   assert.ok(lines.some((line) => /^policy-file +\(not set\) +default$/.test(line)));
 });

@@ -11,7 +11,7 @@ describe('a principal that may not write is refused before a byte of the body is
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    service = await startCheckedService(later, { MAX_CONCURRENT_WRITES: '1', MAX_MERGE_SIZE: '1MiB' });
+    service = await startCheckedService(later, { maxConcurrentWrites: 1, MAX_MERGE_SIZE: '1MiB' });
     succeeded(await service.post('/v1/table/t/create', people([1], 'x')));
   });
   const connect = () => RawClient.connect({ port: Number(new URL(service.url).port) });

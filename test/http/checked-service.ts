@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '#src/kernel/clock.ts';
 import { checkDescribed } from '#test/fixtures/described-answers.ts';
-import { type Answer, startTestService, type TestService } from '#test/fixtures/service.ts';
+import { type Answer, startTestService, type TestService, type TestSettings } from '#test/fixtures/service.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 /** The statuses that docs/errors.md names. */
@@ -30,7 +30,7 @@ const leaks = /\/rustc|cargo|\.rs\b|\.ts:|\n\s*at |node_modules|file:\/\/|LanceE
 
 export async function startCheckedService(
   after: (clean: () => void | Promise<void>) => void,
-  settings: Record<string, string> = {},
+  settings: TestSettings = {},
   clock?: Clock,
 ): Promise<TestService> {
   const service = await startTestService(after, settings, clock);

@@ -13,7 +13,7 @@ import { entriesUnder } from './stored.ts';
 import { Upload } from './upload-client.ts';
 
 const batch = (index: number) => sampleBatch(index, 1, 64 * 2 ** 10);
-const settings = ['--chunk-size', '64KiB'];
+const bounds = { chunkBytes: 64 * 2 ** 10 };
 
 /** Each has a table of its name. */
 const modes = ['append', 'overwrite'];
@@ -38,7 +38,7 @@ test('of an append and of an overwrite that their client or the service leaves, 
   const later = lastFirst((clean) => t.after(clean));
   const data = temporaryFolder(later);
   const token = await mintToken(data);
-  const first = await startServiceProcess(data, token, ...settings);
+  const first = await startServiceProcess(data, token, bounds);
   later(() => first.kill());
   for (const table of modes) assert.equal((await first.post(`/v1/table/${table}/create`, sampleStream(2))).status, 200);
   const filesOf = (table: string) => readdirSync(join(data, `tables/${table}.lance/data`));
@@ -51,7 +51,7 @@ test('of an append and of an overwrite that their client or the service leaves, 
   }
   await first.kill();
   for (const mode of modes) assert.ok(staged(data, mode).length > 0);
-  const second = await startServiceProcess(data, token, ...settings);
+  const second = await startServiceProcess(data, token, bounds);
   later(() => second.kill());
   for (const mode of modes) assert.deepEqual(staged(data, mode), []);
   assert.deepEqual(modes.map(filesOf), before);

@@ -164,7 +164,7 @@ const inOrder = (rows: readonly object[]): readonly string[] =>
 
 test('inserts, updates, deletes and merges leave what a list of rows would have (P2, P4, P5)', async (t) => {
   t.diagnostic(`LANCEGATE_MIXED_SEED=${seed} LANCEGATE_MIXED_STEPS=${steps}`);
-  const service = await startTestService((clean) => t.after(clean), { CHUNK_SIZE: '4KiB' });
+  const service = await startTestService((clean) => t.after(clean), { chunkBytes: 4 * 2 ** 10 });
   const random = new Random(seed);
   let rows: readonly Stored[] = drawRows(random, 20);
   let version = 1;

@@ -15,7 +15,7 @@ describe('columns that a source leaves out', () => {
   /** A quarter of the memory for bodies: half of what one principal may have. */
   const limitBytes = 16 * 2 ** 20;
   before(async () => {
-    service = await startTestService(after, { BODY_MEMORY: '64MiB', MAX_MERGE_SIZE: '1MiB', CHUNK_SIZE: '1MiB' });
+    service = await startTestService(after, { BODY_MEMORY: '64MiB', MAX_MERGE_SIZE: '1MiB', chunkBytes: 2 ** 20 });
     const made = await service.post('/v1/table/wide/create', stream({ id: [], vector: vectorFromArray([], vectors) }));
     assert.equal(made.status, 200);
   });

@@ -19,7 +19,7 @@ describe('a request that finds no room is refused before its body is read (P7, P
     service = await startCheckedService(later, {
       BODY_MEMORY: '64MiB',
       MAX_MERGE_SIZE: '16MiB',
-      MAX_CONCURRENT_WRITES: '8',
+      maxConcurrentWrites: 8,
     });
     for (const table of ['a', 'b', 'c', 'd']) {
       succeeded(await service.post(`/v1/table/${table}/create`, people([1], 'old')));

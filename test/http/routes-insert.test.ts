@@ -46,7 +46,7 @@ describe('rows are inserted', () => {
   let service: TestService;
   let tables = 0;
   before(async () => {
-    service = await startCheckedService(later, { CHUNK_SIZE: '8KiB', MAX_MERGE_SIZE: '1MiB' });
+    service = await startCheckedService(later, { chunkBytes: 8 * 2 ** 10, MAX_MERGE_SIZE: '1MiB' });
   });
   /** A table of the keys 1 and 2. */
   const newTable = async (rows: Buffer = people([1, 2], 'old')): Promise<string> => {

@@ -53,7 +53,7 @@ describe('every type comes back bit for bit, with its metadata', () => {
   let service: TestService;
   before(async () => {
     // Small, so that many batches become many chunks.
-    service = await startTestService(later, { CHUNK_SIZE: '4KiB' });
+    service = await startTestService(later, { chunkBytes: 4 * 2 ** 10 });
   });
 
   async function create(table: string, bytes: Uint8Array, rows: number, headers: HeaderFields = {}): Promise<void> {
@@ -163,7 +163,7 @@ describe('dictionaries that grow while the stream comes', () => {
   const later = afterSuite();
   let service: TestService;
   before(async () => {
-    service = await startTestService(later, { CHUNK_SIZE: '1KiB' });
+    service = await startTestService(later, { chunkBytes: 2 ** 10 });
   });
 
   for (const codec of ['none', 'lz4', 'zstd'] as const) {

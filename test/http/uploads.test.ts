@@ -124,7 +124,7 @@ describe('a create of any size is published only when whole (P1)', () => {
   let service: TestService;
   let authorization: string;
   before(async () => {
-    service = await startTestService(later, { CHUNK_SIZE: '128KiB' });
+    service = await startTestService(later, { chunkBytes: 128 * 2 ** 10 });
     authorization = `Bearer ${await service.mint('lancegate:admin')}`;
   });
 

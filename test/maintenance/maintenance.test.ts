@@ -86,7 +86,7 @@ describe('a table stays as fast as it was (P8)', () => {
 
   test('a table at rest is, after the retention, no more than its newest version', async (t) => {
     const clock = new AdvancingClock();
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' }, clock);
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 100 }, clock);
     await create(service, people(numbers(100), 'first'));
     for (const i of numbers(6)) await merge(service, people([i, 1_000 + i], 'later'));
     await eventually('the index is built', () => jobsOf(service).some(({ job }) => job === 'index'));
@@ -143,7 +143,7 @@ describe('a table stays as fast as it was (P8)', () => {
   });
 
   test('one row per key while the table is compacted under its writers (P2)', { timeout: 60_000 }, async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '1000' });
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 1_000 });
     await create(service, people(numbers(2_000), 'first'));
     let isDone = false;
     const maintaining = (async () => {
@@ -278,7 +278,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
   });
 
   test('covers new rows after a compaction', async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' });
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 100 });
     await create(service, people(numbers(100), 'first'));
     for (const i of numbers(4)) await merge(service, people(numbers(10, 100 + 10 * i), 'later'));
     await eventually('the index is built', () => jobsOf(service).some(({ job }) => job === 'index'));
@@ -290,7 +290,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
   });
 
   test('is built anew by itself when merges have brought rows that it does not cover', async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '4000' });
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 4_000 });
     await create(service, people(numbers(4_000), 'first'));
     for (const i of numbers(2)) await merge(service, people([i], 'later'));
     await eventually('the index is built', () => jobsOf(service).some(({ job }) => job === 'index'));
@@ -312,7 +312,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
   });
 
   test('of a branch is no reason to build it, and readers can ask by it when the branch was compacted', async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' });
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 100 });
     await create(service, people(numbers(100), 'first'));
     for (const i of numbers(3)) await merge(service, people([i], 'main'));
     await eventually('main has an index', () => jobsOf(service).some(({ job }) => job === 'index'));
@@ -331,7 +331,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
   });
 
   test('of another program is built again by hand, also on a branch that has it from its parent', async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...byHand, INDEX_FROM_ROWS: '1000000' });
+    const service = await startTestService(t.after.bind(t), { ...byHand, indexFromRows: 1_000_000 });
     await create(service, people(numbers(100), 'first'));
     await (await outside(service)).createIndex('id', { name: 'mine' });
     await service.post('/v1/table/t/branches/create', { name: 'dev' });
@@ -347,7 +347,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
 
   test('is not written again when only old versions go', async (t) => {
     const clock = new AdvancingClock();
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '100' }, clock);
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 100 }, clock);
     await create(service, people(numbers(100), 'first'));
     for (const i of numbers(4)) await merge(service, people([i], 'later'));
     await eventually('the index is built', () => jobsOf(service).some(({ job }) => job === 'index'));
@@ -370,7 +370,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
   });
 
   test('of another program keeps its name, and is built again when the table is maintained by hand', async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '1000000' });
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 1_000_000 });
     await create(service, people(numbers(100), 'first'));
     await (await outside(service)).createIndex('id', { name: 'mine' });
     for (const i of numbers(4)) await merge(service, people(numbers(10, 100 + 10 * i), 'later'));
@@ -386,7 +386,7 @@ describe('an index on the key of a table that has grown (P8)', () => {
   });
 
   test('is not built where keys are floats, composite or nested, nor on a branch', async (t) => {
-    const service = await startTestService(t.after.bind(t), { ...settings, INDEX_FROM_ROWS: '1' });
+    const service = await startTestService(t.after.bind(t), { ...settings, indexFromRows: 1 });
     const floats = (values: readonly number[]): Vector => vectorFromArray(values, new Float64()) as Vector;
     await create(service, rowsOf(floats, [1, 2], 0), 'floats');
     await create(service, people([1, 2], 'a'), 'composite');

@@ -21,7 +21,7 @@ const seed = Number(process.env.LANCEGATE_TEST_CRASH_SEED ?? 1);
 const only = process.env.LANCEGATE_TEST_CRASH_ONLY?.split(',');
 const subjectsPerCrash = 5;
 /** Inserts of some thousand rows are several chunks. */
-const flags = ['--chunk-size', '16KiB', '--index-from-rows', '300'];
+const bounds = { chunkBytes: 16 * 2 ** 10, indexFromRows: 300 };
 
 const victims: readonly (readonly [number, Victim])[] = [
   [4, 'service'],
@@ -37,7 +37,7 @@ test(`${crashes} deaths amid all that writes: all of it is there wholly or not a
   const token = await mintToken(data);
   const random = new Random(seed);
   const tally = new Tally();
-  let service = await CrashService.start(data, token, flags);
+  let service = await CrashService.start(data, token, [bounds]);
   later(() => service.kill());
   let waiting: Subject<unknown>[] = [];
   try {
@@ -55,7 +55,7 @@ test(`${crashes} deaths amid all that writes: all of it is there wholly or not a
       await round.run(service);
       if (victim === 'service') {
         const killed = service;
-        service = await CrashService.start(data, token, flags);
+        service = await CrashService.start(data, token, [bounds]);
         await killed.requireNoReaderLeft();
       }
       await round.check(service);

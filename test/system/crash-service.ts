@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type Table, tableFromIPC } from 'apache-arrow';
 import { enginePriorities, isRunning, readersOf } from '#test/fixtures/reader-processes.ts';
-import { listeningUrl, serveArguments } from '#test/fixtures/service-process.ts';
+import { type Given, listeningUrl, serveArguments } from '#test/fixtures/service-process.ts';
 import { eventually } from '#test/http/eventually.ts';
 
 /** Without the LANCEGATE_* variables of the user who runs the tests. */
@@ -49,8 +49,8 @@ export class CrashService {
   /** Every reader and index builder that was seen. */
   readonly #readers = new Set<number>();
 
-  private constructor(dataFolder: string, token: string, flags: readonly string[]) {
-    const args = [...serveArguments(dataFolder, 'warn'), ...flags];
+  private constructor(dataFolder: string, token: string, given: readonly Given[]) {
+    const args = serveArguments(dataFolder, 'warn', given);
     this.#token = token;
     this.#child = spawn(process.execPath, args, { env: environment, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#over = once(this.#child, 'close');
@@ -58,8 +58,8 @@ export class CrashService {
     this.#child.stderr?.on('data', (text: Buffer) => this.#keep(text));
   }
 
-  static async start(dataFolder: string, token: string, flags: readonly string[] = []): Promise<CrashService> {
-    const service = new CrashService(dataFolder, token, flags);
+  static async start(dataFolder: string, token: string, given: readonly Given[] = []): Promise<CrashService> {
+    const service = new CrashService(dataFolder, token, given);
     const url = await listeningUrl(service.#child);
     assert.ok(url !== undefined, `the service did not start: ${service.log}`);
     service.#url = url;

@@ -52,7 +52,7 @@ describe('after kill -9', () => {
     const data = temporaryFolder(later);
     const tables = join(data, 'tables');
     const token = await mintToken(data);
-    const first = await startServiceProcess(data, token, '--chunk-size', '1MiB');
+    const first = await startServiceProcess(data, token, { chunkBytes: 2 ** 20 });
     later(() => first.kill());
     assert.equal((await first.post('/v1/table/t/create', stream([1, 2], 'old'))).status, 200);
     const before = filesUnder(tables).sort();

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { lastFirst } from '#test/fixtures/after-suite.ts';
-import { mintToken } from '#test/fixtures/service-process.ts';
+import { type Given, mintToken } from '#test/fixtures/service-process.ts';
 import { stagedIn } from '#test/fixtures/unnamed-files.ts';
 import { Random } from '#test/model/random.ts';
 import { Sequence, type Subject, Tally } from './crash-sequence.ts';
@@ -49,8 +49,9 @@ const onTwoDisks = (name: string): Layout => {
 };
 
 /** Inserts of some thousand rows are several chunks; no version of a round is past its retention. */
-const flagsOf = ({ root }: Layout): readonly string[] => [
-  ...['--storage-root', root, '--chunk-size', '16KiB', '--index-from-rows', '300', '--version-retention', '10m'],
+const givenOf = ({ root }: Layout): readonly Given[] => [
+  { chunkBytes: 16 * 2 ** 10, indexFromRows: 300 },
+  ...['--storage-root', root, '--version-retention', '10m'],
 ];
 
 class Load {
@@ -66,7 +67,7 @@ class Load {
     const later = lastFirst((clean) => t.after(clean));
     this.#waiting = []; // they know the storage root
     for (const folder of [layout.data, layout.root]) mkdirSync(folder, { recursive: true });
-    const service = await CrashService.start(layout.data, await mintToken(layout.data), flagsOf(layout));
+    const service = await CrashService.start(layout.data, await mintToken(layout.data), givenOf(layout));
     later(() => service.kill());
     try {
       for (let round = first; round <= last; round += 1) await this.#round(service, layout, round);

@@ -34,7 +34,7 @@ describe('beyond what the service can carry', () => {
   test('a thousand connections that are silent or trickle do others no harm, and are ended (P7, P10)', async (t) => {
     const service = await serviceOfTest(
       (clean) => t.after(clean),
-      '--request-header-timeout=1s',
+      { requestHeaderTimeoutMs: 1_000 },
       '--upload-idle-timeout=1s',
     );
     assert.equal((await service.post('/v1/table/t/create', idRows([0]))).status, 200);
@@ -60,7 +60,7 @@ describe('beyond what the service can carry', () => {
   });
 
   test('ten times the clients: about as much is stored, the rest gets 503 "Slow down", and nothing is left over (P7)', async (t) => {
-    const service = await serviceOfTest((clean) => t.after(clean), '--max-concurrent-writes=64');
+    const service = await serviceOfTest((clean) => t.after(clean), { maxConcurrentWrites: 64 });
     assert.equal((await service.post('/v1/table/t/create', idRows([0]))).status, 200);
     const agent = new Agent({ keepAlive: true });
     t.after(() => agent.destroy());
