@@ -24,7 +24,7 @@ import { ReplicaHop } from './http/forwarding/replica-hop.ts';
 import type { HttpConfig } from './http/http-deps.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
-import type { Clock } from './kernel/clock.ts';
+import { type Clock, dayMs } from './kernel/clock.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
@@ -94,7 +94,7 @@ export async function startService(config: Config, parts: StartParts, bounds: Bo
   if (state.replica === undefined) await behind.lookAtAll(); // of replicas the owner of a table looks before it writes
   // Disposed before the operations: after the drain time, the service does not wait for merges that readers still run.
   opened.defer(() => readers.close());
-  opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: 30 * 86_400_000 }));
+  opened.defer(keepForgetting({ catalog, clock, logger, transactionsKeptMs: 30 * dayMs }));
   const certificate = await openCertificate(start);
   const server = await startHttpServer({
     version: parts.version,

@@ -74,7 +74,6 @@ function introspectionVerifiers(config: Config, clock: Clock, logger: Logger): r
       clientSecret: introspectionClientSecret,
       audiences: config.introspectionAudience === undefined ? [] : [config.introspectionAudience],
       audienceRequired: config.introspectionAudienceRequired,
-      cacheForMs: 30_000, // a revoked token lives at most this long
       groupClaims: config.groupClaims,
       allowHttp: config.allowInsecureIssuer,
     },

@@ -9,11 +9,11 @@ export interface CredentialHeaders {
   readonly 'x-api-key'?: string | undefined;
 }
 
-/** RFC 6750 section 2.1: the scheme in any case, one or more spaces, then a b64token. */
+/** RFC 6750 section 2.1 takes the scheme in any case, one or more spaces, then a b64token. */
 const bearer = /^bearer +([A-Za-z0-9\-._~+/]+=*)$/i;
 
 /**
- * Credentials in, principal out: asks one verifier after the other until one knows the credential.
+ * Asks one verifier after the other until one knows the credential, and says whose it is.
  *
  * `Authorization` wins over `x-api-key`, and nothing falls back from one to the other: generated clients send both
  * when both are configured, and the LanceDB SDKs send a placeholder key together with an OAuth token. An empty header counts

@@ -28,7 +28,7 @@ export class PermissionDeniedError extends LancegateError {
 export const invalidToken = (message: string, internal?: Readonly<Record<string, unknown>>): UnauthenticatedError =>
   new UnauthenticatedError('invalid_token', message, internal);
 
-/** Value of `WWW-Authenticate` for an `Unauthenticated` (401) or `PermissionDenied` (403) error. */
+/** Returns what `WWW-Authenticate` says for an `Unauthenticated` (401) or `PermissionDenied` (403) error. */
 export function challengeFor(error: LancegateError): string {
   const code = errorCode(error);
   const realm = 'Bearer realm="lancegate"';

@@ -1,22 +1,13 @@
 /**
  * A document that an authorization server publishes, and that this service holds: the server's metadata, its keys.
  *
- * One request at a time, however many callers wait. Where the server does not answer, the held document serves until
- * `staleForMs`, and the next attempt waits for a back-off that doubles, so that a server in trouble gets few requests. The log
- * has one line for each attempt, since callers may notice nothing. Fails with `IssuerUnavailable`.
+ * It is requested once at a time, however many callers wait. Where the server does not answer, the held document serves for a day,
+ * and the next attempt waits for a back-off that doubles, so that a server in trouble gets few requests. The log has one line for
+ * each attempt, since callers may notice nothing. Fails with `IssuerUnavailable`.
  */
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, dayMs } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
-
-export interface DocumentLifetime {
-  /** Younger than this, it is used without asking. */
-  readonly freshForMs: number;
-  /** Older than this, it is not used any more, even if the server does not answer. */
-  readonly staleForMs: number;
-  /** Pause between two loads that `newerThan` asks for, and so the rate at which made-up key ids can cause any. */
-  readonly cooldownMs: number;
-}
 
 const firstBackOffMs = 1_000;
 
@@ -24,7 +15,8 @@ interface RemoteDocumentParts<Value> {
   /** The log says by it what the document is, and of which issuer. */
   readonly title: string;
   readonly load: () => Promise<Value>;
-  readonly lifetime: DocumentLifetime;
+  /** Younger than this, it is used without asking. */
+  readonly freshForMs: number;
   readonly clock: Clock;
   readonly logger: Pick<Logger, 'warn'>;
 }
@@ -43,13 +35,13 @@ export class RemoteDocument<Value extends object> {
   async current(): Promise<Value> {
     const held = this.#held;
     if (held === undefined) return this.#reload();
-    const { clock, lifetime } = this.#parts;
+    const { clock, freshForMs } = this.#parts;
     const ageMs = clock.nowMs() - held.loadedAtMs;
-    if (ageMs < lifetime.freshForMs) return held.value;
+    if (ageMs < freshForMs) return held.value;
     try {
       return await this.#reload();
     } catch (error) {
-      if (ageMs < lifetime.staleForMs) return held.value;
+      if (ageMs < dayMs) return held.value; // an outage must not lock out clients whose tokens are still valid
       throw error;
     }
   }
@@ -59,8 +51,8 @@ export class RemoteDocument<Value extends object> {
     const held = this.#held;
     if (held === undefined) return this.#reload();
     if (held.value !== seen) return held.value;
-    const { clock, lifetime } = this.#parts;
-    return clock.nowMs() < held.loadedAtMs + lifetime.cooldownMs ? undefined : this.#reload();
+    // Made-up key ids can cause no more loads than one in this time.
+    return this.#parts.clock.nowMs() < held.loadedAtMs + 30_000 ? undefined : this.#reload();
   }
 
   #reload(): Promise<Value> {
@@ -100,7 +92,7 @@ const unavailable = (waitMs: number, cause: unknown): LancegateError =>
     retryAfterSeconds: Math.ceil(waitMs / 1_000),
   });
 
-/** Far more than an issuer with a dozen keys and their certificates publishes. */
+/** An issuer with a dozen keys and their certificates publishes far less. */
 export const maxDocumentBytes = 2 ** 20;
 
 /** What jose and oauth4webapi pass. */

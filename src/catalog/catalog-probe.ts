@@ -20,7 +20,7 @@ export class CatalogProbe {
     const known = this.#asked;
     // How long an answer stands: the catalog is asked no more often, however many probes there are.
     const isCurrent = known !== undefined && nowMs < known.atMs + 1_000;
-    // Of a catalog that does not answer: they take connections from requests.
+    // Three at most wait for a catalog that does not answer: they take connections from requests.
     const asked = known !== undefined && (isCurrent || this.#unanswered >= 3) ? known : this.#ask(nowMs);
     await asked.answer;
   }

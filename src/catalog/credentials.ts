@@ -8,7 +8,7 @@ export interface ApiKey {
   readonly scopes: readonly string[];
   readonly groups: readonly string[];
   readonly createdAtMs: number;
-  /** undefined: until it is revoked. */
+  /** Where it is undefined, the key is valid until it is revoked. */
   readonly expiresAtMs: number | undefined;
   readonly revokedAtMs: number | undefined;
 }
@@ -40,21 +40,21 @@ function textsIn(json: string): readonly string[] {
 }
 
 export interface StoredApiKey extends ApiKey {
-  /** SHA-256; the secret itself is not kept. */
+  /** It is the SHA-256; the secret itself is not kept. */
   readonly secretHash: Uint8Array;
 }
 
 export interface ApiKeyRecords {
   insert(key: StoredApiKey): Promise<void>;
-  /** As it is, or was a second ago. */
+  /** Finds the key as it is, or was a second ago. */
   find(id: string): Promise<StoredApiKey | undefined>;
-  /** The oldest first. */
+  /** Lists the oldest first. */
   list(): Promise<readonly ApiKey[]>;
   /** false if there is no such key. A key revoked before keeps the time of its revocation. */
   revoke(id: string, atMs: number): Promise<boolean>;
 }
 
-/** One document with the keys of an issuer, in JSON. A program that reads it can mint a token for any principal. */
+/** One document in JSON has the keys of an issuer. A program that reads it can mint a token for any principal. */
 export interface IssuerKeyRecords {
   /** Operators read it at the start of a sentence. */
   readonly name: string;

@@ -1,5 +1,5 @@
 /**
- * The catalog: which namespaces and tables exist, where their files are, what was committed. Rows, never data.
+ * The catalog knows which namespaces and tables exist, where their files are, and what was committed. It has rows, never data.
  * It is the truth about existence: a folder on storage without a row here is not a table.
  *
  * Every method is one short transaction, durable when its promise resolves. No method is held open across engine or
@@ -66,9 +66,9 @@ export interface TransactionRecord {
   readonly ref: TableRef;
   readonly operation: 'create_table' | WriteOperation;
   readonly branch: BranchName | undefined;
-  /** Table version the transaction made or saw. */
+  /** The transaction made or saw this version of the table. */
   readonly version: number;
-  /** Flat facts worth telling later: counts, mode. */
+  /** Facts worth telling later are flat: counts, mode. */
   readonly outcome: Readonly<Record<string, string>>;
   readonly committedAtMs: number;
 }
@@ -88,7 +88,7 @@ export interface KeyedRequest {
   readonly expiresAtMs: number;
   /** One attempt at the request: what it records, no other attempt replaces before the key has expired. */
   readonly attempt: string;
-  /** When the attempt began. */
+  /** The attempt began then. */
   readonly askedAtMs: number;
 }
 
@@ -115,7 +115,7 @@ export interface Adoption {
   readonly location: Location;
   readonly properties: Properties;
   readonly spelling: Spelling;
-  /** What `locationsAt` returned when the caller decided. */
+  /** `locationsAt` returned them when the caller decided. */
   readonly seen: readonly KnownLocation[];
   /** The table that loses the name in the same step, and leaves its files. */
   readonly replaces: TableId | undefined;
@@ -139,7 +139,7 @@ export interface PageRequest {
 }
 export interface TablePageRequest extends PageRequest {
   readonly includeDeclared: boolean;
-  /** Also of all namespaces below, and all ordered by their full path. */
+  /** Lists those of all namespaces below, too, and all ordered by their full path. */
   readonly includeBelow?: boolean;
 }
 
@@ -151,16 +151,16 @@ export interface ListedTable extends TableRecord {
 /** What a crash may have left: creates to undo and drops to finish. */
 export interface Unfinished {
   readonly creations: readonly Creation[];
-  /** Files that nothing refers to any more: of dropped tables, and of tables that an overwrite replaced. */
+  /** Nothing refers to these files any more: they are of dropped tables, and of tables that an overwrite replaced. */
   readonly discarded: readonly Location[];
 }
 
 export interface OpenBranch {
   readonly tableId: TableId;
   readonly branch: BranchName | undefined;
-  /** The newest acknowledged version; 0 for a branch that is being made. */
+  /** The newest acknowledged version; it is 0 for a branch that is being made. */
   readonly acknowledgedVersion: number;
-  /** The engine's, at the time: see `Engine.storageSession`. */
+  /** The engine had this one at the time: see `Engine.storageSession`. */
   readonly storageSession: string;
 }
 
@@ -213,7 +213,7 @@ export interface DatabaseCatalog {
 
 export interface TableCatalog {
   findTable(ref: TableRef): Promise<TableRecord | undefined>;
-  /** Tables of a namespace. `NamespaceNotFound`. */
+  /** Lists the tables of a namespace. `NamespaceNotFound`. */
   listTables(namespace: NamespacePath, page: TablePageRequest): Promise<readonly ListedTable[]>;
 
   /**
@@ -245,7 +245,7 @@ export interface TableCatalog {
   renameTable(from: TableRef, to: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
 }
 
-/** Creates under way, and the locations of their files. */
+/** It knows which creates are under way, and the locations of their files. */
 export interface CreationCatalog {
   /**
    * Reserves the name until `publishCreation` or `abandonCreation`. `existing` says what the caller saw there

@@ -1,16 +1,16 @@
-/** What several replicas share besides the catalog: which of them live, and which writes to a table (docs/design/ownership.md). */
+/** Several replicas share, besides the catalog, which of them live, and which writes to a table (docs/design/ownership.md). */
 import type { TableRef } from '../kernel/ids.ts';
 import type { Catalog } from './port.ts';
 
 export interface Replica {
   readonly id: string;
-  /** The URL at which the other replicas reach it. */
+  /** The other replicas reach it at this URL. */
   readonly address: string;
   /** It hands over what it owns, and is to be given nothing. */
   readonly isLeaving: boolean;
 }
 
-/** How long a replica owns what it owns, from now on by the clock of the database. */
+/** A replica owns what it owns for so long, from now on by the clock of the database. */
 export interface Lease {
   readonly replica: string;
   readonly address: string;
@@ -18,7 +18,7 @@ export interface Lease {
   readonly durationMs: number;
 }
 
-/** A living replica. */
+/** The replica lives. */
 export type NameOwner = Pick<Replica, 'id' | 'address'>;
 
 export interface OwnedName {
@@ -33,9 +33,8 @@ export interface Claim {
   readonly isSettled: boolean;
 }
 
-/** What a replica believes to own. */
+/** A replica believes to own these. */
 export interface OwnedNames {
-  /** This replica. */
   readonly replica: string;
   epochOf(ref: TableRef): number | undefined;
 }
@@ -44,7 +43,7 @@ export interface OwnedNames {
 export interface ReplicaCatalog {
   renewLease(lease: Lease): Promise<void>;
   endLease(replica: string): Promise<void>;
-  /** Ordered by id. */
+  /** Replicas are ordered by id. */
   liveReplicas(): Promise<readonly Replica[]>;
   forgetEndedReplicas(): Promise<void>;
 }
@@ -93,7 +92,7 @@ export interface StorageRootCatalog {
 }
 
 /**
- * The catalog of several replicas. Whatever changes what has a name, or acknowledges it, is `WriterMoved` unless this replica owns
+ * Several replicas share this catalog. Whatever changes what has a name, or acknowledges it, is `WriterMoved` unless this replica owns
  * the name, in the same transaction.
  */
 export type SharedCatalog = Catalog & ReplicaCatalog & OwnerCatalog & StorageRootCatalog;

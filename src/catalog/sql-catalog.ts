@@ -1,5 +1,5 @@
 /**
- * The catalog over an SQL database, the same for every engine: each method is one query or one transaction of
+ * The catalog over an SQL database is the same for every engine: each method is one query or one transaction of
  * `queries/`. What differs between engines (locks, isolation, error codes) is behind `SqlSession`.
  */
 import type { NewId } from '../kernel/clock.ts';
@@ -33,10 +33,10 @@ import * as owners from './queries/owners.ts';
 import * as sharedRoot from './queries/shared-root.ts';
 import * as tableRows from './queries/table-rows.ts';
 import * as tables from './queries/tables.ts';
-import type { OwnedNames, OwnerCatalog, SharedCatalog } from './replica-port.ts';
+import type { OwnedNames, SharedCatalog } from './replica-port.ts';
 
 /**
- * What an SQL engine owes the catalog. The queries check, then write; they are right only because transactions are
+ * An SQL engine owes this to the catalog. The queries check, then write; they are right only because transactions are
  * serialisable, so an adapter that cannot run them one by one must ask its database for that and repeat the losers.
  * The constraints of the schema are the safety net below, not the mechanism.
  *
@@ -44,9 +44,9 @@ import type { OwnedNames, OwnerCatalog, SharedCatalog } from './replica-port.ts'
  * `CatalogUnavailable`.
  */
 export interface SqlSession {
-  /** Outside a transaction: for work that is a single query, or whose queries need not agree. */
+  /** Runs outside a transaction: for work that is a single query, or whose queries need not agree. */
   read<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
-  /** Serialisable; durable when it resolves; undone when `work` throws. */
+  /** Runs a transaction: serialisable, durable when it resolves, and undone when `work` throws. */
   transact<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
   /** As `transact`, also where a full disk has no more room than was kept: for who reserved it, and for what frees names or files. */
   transactInRoom<Result>(work: (db: CatalogDb) => Promise<Result>): Promise<Result>;
@@ -248,7 +248,7 @@ const commitMethods = ({
   acknowledgedBranches: reading(commits.acknowledgedBranches),
 });
 
-/** The catalog of one of several replicas, which owns `names`. */
+/** One of several replicas has this catalog, and owns `names`. */
 export function sharedCatalog(
   session: SqlSession,
   newId: NewId,
@@ -256,29 +256,25 @@ export function sharedCatalog(
   engine: owners.OwnerSql,
 ): SharedCatalog {
   const catalog = sqlCatalog(session, newId, (db, refs) => owners.requireOwned(db, engine, names, refs));
+  // Single statements that may be repeated, and that take no part in the conflicts of transactions.
+  const reading = methodsBy((work) => session.read(work));
   return {
     ...catalog,
-    // Single statements that may be repeated, and that take no part in the conflicts of transactions.
     renewLease: (lease) => session.read((db) => owners.renewLease(db, engine, lease)),
-    endLease: (replica) => session.read((db) => owners.endLease(db, replica)),
+    endLease: reading(owners.endLease),
     liveReplicas: () => session.read((db) => owners.liveReplicas(db, engine)),
     forgetEndedReplicas: () => session.read((db) => owners.forgetEndedReplicas(db, engine)),
-    ...ownerCatalog(session, engine),
-    agreeOnRoot: (first) => session.read((db) => sharedRoot.agreeOnRoot(db, first)),
+    findOwner: (ref) => session.read((db) => owners.findOwner(db, engine, ref)),
+    isTaken: reading(owners.isTaken),
+    claimName: (ref, replica) => session.transact((db) => owners.claimName(db, engine, ref, replica)),
+    isOwner: (name, replica) => session.read((db) => owners.isOwner(db, engine, name, replica)),
+    releaseName: reading(owners.releaseName),
+    countNames: reading(owners.countNames),
+    wantNames: reading(owners.wantNames),
+    namesOf: reading(owners.namesOf),
+    forgetUnusedNames: reading(owners.forgetUnusedNames),
+    unsettledNames: (limit) => session.read((db) => owners.unsettledNames(db, engine, limit)),
+    agreeOnRoot: reading(sharedRoot.agreeOnRoot),
     moveRoot: (move) => session.transact((db) => sharedRoot.moveRoot(db, engine, move)),
   };
 }
-
-const ownerCatalog = (session: SqlSession, engine: owners.OwnerSql): OwnerCatalog => ({
-  findOwner: (ref) => session.read((db) => owners.findOwner(db, engine, ref)),
-  isTaken: (ref) => session.read((db) => owners.isTaken(db, ref)),
-  claimName: (ref, replica) => session.transact((db) => owners.claimName(db, engine, ref, replica)),
-  isOwner: (name, replica) => session.read((db) => owners.isOwner(db, engine, name, replica)),
-  releaseName: (name, replica, isSettled, successor) =>
-    session.read((db) => owners.releaseName(db, name, replica, isSettled, successor)),
-  countNames: () => session.read(owners.countNames),
-  wantNames: (refs, replica) => session.read((db) => owners.wantNames(db, refs, replica)),
-  namesOf: (replica, which) => session.read((db) => owners.namesOf(db, replica, which)),
-  forgetUnusedNames: () => session.read((db) => owners.forgetUnusedNames(db)),
-  unsettledNames: (limit) => session.read((db) => owners.unsettledNames(db, engine, limit)),
-});

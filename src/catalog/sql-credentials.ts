@@ -1,9 +1,20 @@
-/** The credentials of the replicas that share a catalog. */
+/** Replicas that share a catalog keep their credentials in it. */
 import { type Clock, ExpiringCache } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import type { ApiKey, ApiKeyRecords, IssuerKeyRecords, StoredApiKey } from './credentials.ts';
-import * as rows from './queries/credentials-rows.ts';
+import { type ApiKey, type ApiKeyRecords, apiKeyOf, type IssuerKeyRecords, type StoredApiKey } from './credentials.ts';
+import type { ApiKeyRow } from './queries/catalog-db.ts';
 import type { SqlSession } from './sql-catalog.ts';
+
+const rowOf = (key: StoredApiKey): ApiKeyRow => ({
+  id: key.id,
+  secret_sha256: Buffer.from(key.secretHash).toString('hex'),
+  subject: key.subject,
+  scopes: JSON.stringify(key.scopes),
+  groups: JSON.stringify(key.groups),
+  created_at_ms: key.createdAtMs,
+  expires_at_ms: key.expiresAtMs ?? null,
+  revoked_at_ms: key.revokedAtMs ?? null,
+});
 
 type Asked = Map<string, PromiseWithResolvers<StoredApiKey | undefined>>;
 
@@ -24,8 +35,8 @@ export class SqlApiKeys implements ApiKeyRecords {
     this.#known = new ExpiringCache(10_000, clock);
   }
 
-  insert(key: StoredApiKey): Promise<void> {
-    return this.#session.transact((db) => rows.insertApiKey(db, key));
+  async insert(key: StoredApiKey): Promise<void> {
+    await this.#session.transact((db) => db.insertInto('api_keys').values(rowOf(key)).execute());
   }
 
   async find(id: string): Promise<StoredApiKey | undefined> {
@@ -37,12 +48,22 @@ export class SqlApiKeys implements ApiKeyRecords {
     return answer.promise;
   }
 
-  list(): Promise<readonly ApiKey[]> {
-    return this.#session.read(rows.listApiKeys);
+  async list(): Promise<readonly ApiKey[]> {
+    const rows = await this.#session.read((db) =>
+      db.selectFrom('api_keys').selectAll().orderBy('created_at_ms').orderBy('id').execute(),
+    );
+    return rows.map(apiKeyOf);
   }
 
-  revoke(id: string, atMs: number): Promise<boolean> {
-    return this.#session.transact((db) => rows.revokeApiKey(db, id, atMs));
+  async revoke(id: string, atMs: number): Promise<boolean> {
+    const { numUpdatedRows } = await this.#session.transact((db) =>
+      db
+        .updateTable('api_keys')
+        .set(({ fn, val }) => ({ revoked_at_ms: fn.coalesce('revoked_at_ms', val(atMs)) }))
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow(),
+    );
+    return numUpdatedRows === 1n;
   }
 
   async #askAll(): Promise<void> {
@@ -59,10 +80,14 @@ export class SqlApiKeys implements ApiKeyRecords {
     // How long a replica believes what it has read: a revocation holds everywhere after that.
     const untilMs = this.#clock.nowMs() + 1_000;
     try {
-      const found = await this.#session.read((db) => rows.findApiKeys(db, [...asked.keys()]));
-      const byId = new Map(found.map((key) => [key.id, key]));
+      const ids = [...asked.keys()];
+      const rows = await this.#session.read((db) =>
+        db.selectFrom('api_keys').selectAll().where('id', 'in', ids).execute(),
+      );
+      const byId = new Map(rows.map((row) => [row.id, row]));
       for (const [id, answer] of asked) {
-        const key = byId.get(id);
+        const row = byId.get(id);
+        const key = row && { ...apiKeyOf(row), secretHash: Buffer.from(row.secret_sha256, 'hex') };
         this.#known.set(id, { key }, untilMs);
         answer.resolve(key);
       }
@@ -72,12 +97,15 @@ export class SqlApiKeys implements ApiKeyRecords {
   }
 }
 
+/** The issuer of tokens for clients signs with one document of keys, and replicas that vouch for clients with another. */
+type Issuer = 'own' | 'replicas';
+
 export class SqlIssuerKeys implements IssuerKeyRecords {
   readonly name: string;
   readonly #session: SqlSession;
-  readonly #issuer: rows.Issuer;
+  readonly #issuer: Issuer;
 
-  constructor(session: SqlSession, issuer: rows.Issuer) {
+  constructor(session: SqlSession, issuer: Issuer) {
     this.name =
       issuer === 'own' ? 'The key of the own issuer in the catalog' : 'The key of the replicas in the catalog';
     this.#session = session;
@@ -88,12 +116,21 @@ export class SqlIssuerKeys implements IssuerKeyRecords {
     return (await this.read()) ?? 'missing';
   }
 
-  read(): Promise<string | undefined> {
-    return this.#session.read((db) => rows.readIssuerKeys(db, this.#issuer));
+  async read(): Promise<string | undefined> {
+    const row = await this.#session.read((db) =>
+      db.selectFrom('issuer_keys').select('document').where('issuer', '=', this.#issuer).executeTakeFirst(),
+    );
+    return row?.document;
   }
 
-  create(document: string): Promise<void> {
-    return this.#session.transact((db) => rows.createIssuerKeys(db, this.#issuer, document));
+  async create(document: string): Promise<void> {
+    await this.#session.transact((db) =>
+      db
+        .insertInto('issuer_keys')
+        .values({ issuer: this.#issuer, document })
+        .onConflict((conflict) => conflict.column('issuer').doNothing())
+        .execute(),
+    );
   }
 
   async replace(next: (document: string) => Promise<string>): Promise<void> {
@@ -101,7 +138,15 @@ export class SqlIssuerKeys implements IssuerKeyRecords {
       const seen = await this.read();
       if (seen === undefined) throw new LancegateError('Internal', 'there is no document to replace');
       const document = await next(seen);
-      if (await this.#session.transact((db) => rows.replaceIssuerKeys(db, this.#issuer, seen, document))) return;
+      const { numUpdatedRows } = await this.#session.transact((db) =>
+        db
+          .updateTable('issuer_keys')
+          .set({ document })
+          .where('issuer', '=', this.#issuer)
+          .where('document', '=', seen)
+          .executeTakeFirstOrThrow(),
+      );
+      if (numUpdatedRows === 1n) return;
     }
   }
 }

@@ -3,7 +3,7 @@ import { didYouMean } from '../kernel/nearest-word.ts';
 import type { Found, Option } from './options.ts';
 
 interface ParsedArguments {
-  /** By flag, without the dashes. */
+  /** Flags stand here without the dashes. */
   readonly flags: ReadonlyMap<string, Found>;
   readonly positionals: readonly string[];
   readonly problems: readonly string[];
@@ -15,7 +15,7 @@ interface ParsedArguments {
  */
 export function parseArguments(args: readonly string[], options: Iterable<Option<unknown>>): ParsedArguments {
   const known = new Map([...options].map((option) => [option.flag, option]));
-  // Only as a tokenizer: its own errors end at the first mistake, and suggest nothing.
+  // It is only the tokenizer: its own errors end at the first mistake, and suggest nothing.
   const { tokens } = parseArgs({ args: [...args], strict: false, allowNegative: true, tokens: true });
   const flags = new Map<string, Found>();
   const problems: string[] = [];
@@ -23,7 +23,7 @@ export function parseArguments(args: readonly string[], options: Iterable<Option
   const valueAfter = (index: number): string | undefined => {
     const next = tokens.find((token) => token.index === index + 1);
     const text = args[index + 1];
-    // A number, or the first of several: no flag begins with a digit.
+    // It is a number, or the first of several: no flag begins with a digit.
     if (text === undefined || (next?.kind !== 'positional' && !/^-\.?\d/.test(text))) return undefined;
     valueIndices.add(index + 1);
     return text;

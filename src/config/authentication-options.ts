@@ -2,7 +2,7 @@
 import { optional, withDefault } from './options.ts';
 import { boolean, durationMs, httpUrl, listOf, oneOf, path, secret, text } from './value-types.ts';
 
-/** Asymmetric ones: with a symmetric algorithm, a service that verifies could also sign. */
+/** They are asymmetric: with a symmetric algorithm, a service that verifies could also sign. */
 const algorithms = [
   ...(['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'] as const),
   ...(['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'] as const),

@@ -39,7 +39,7 @@ export interface PrivateFolder extends DataFolder {
   readonly wasOpenAs: string | undefined;
 }
 
-/** POSIX; undefined on systems without user ids, 0 for root. */
+/** POSIX has it: it is undefined on systems without user ids, and 0 for root. */
 type UserId = number | undefined;
 
 const privateFolder = 0o700;
@@ -56,8 +56,8 @@ export function makeDataFolder(root: string, user: UserId = process.getuid?.()):
   requireOwn(root, user);
   const folder = dataFolderAt(root);
   const wasOpenAs = closeFolder(root);
-  // Without the key files: their readers refuse open ones, since closing them would hide that others may have read
-  // them.
+  // The key files are not among them: their readers refuse open ones, since closing them would hide that others may have
+  // read them.
   for (const path of [
     ...['', '-wal', '-shm', '-journal'].map((ending) => `${folder.catalogFile}${ending}`),
     folder.holderFile,

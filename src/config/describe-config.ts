@@ -5,9 +5,9 @@ import { type Group, groups, type Setting, settings } from './settings.ts';
 
 export interface EffectiveSetting {
   readonly flag: string;
-  /** As a flag would have it, secrets masked; null where it is not set. */
+  /** It is as a flag would have it, with secrets masked; null where it is not set. */
   readonly value: string | null;
-  /** Where it came from: `--port`, `LANCEGATE_PORT`, `default`. */
+  /** It came from there: `--port`, `LANCEGATE_PORT`, `default`. */
   readonly source: string;
 }
 
@@ -17,11 +17,11 @@ export const effectiveSettings = ({ values, sources }: ConfigReading): Effective
     return { flag, value: value === undefined ? null : type.show(value), source: sources[name] ?? 'default' };
   });
 
-/** One setting a line: flag, value, where it came from. */
+/** Each setting has a line: flag, value, where it came from. */
 export const showConfig = (effective: readonly EffectiveSetting[]): string =>
   alignColumns(effective.map(({ flag, value, source }) => [flag, value ?? '(not set)', source]));
 
-/** docs/configuration.md, whole. */
+/** Returns all of docs/configuration.md. */
 export function configurationMarkdown(): string {
   const ofGroup = (name: Group) => Object.values<Setting>(settings).filter(({ group }) => group === name);
   const { former, ...present } = groups;

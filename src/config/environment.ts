@@ -1,4 +1,4 @@
-/** Settings in environment variables: what each is called, what is there, and what is there that is no setting. */
+/** Settings come from environment variables: this says what each is called, what is there, and what is there that is no setting. */
 
 import { didYouMean } from '../kernel/nearest-word.ts';
 import type { Found, Option } from './options.ts';
@@ -9,7 +9,7 @@ const prefix = 'LANCEGATE_';
 export const environmentName = (option: Option<unknown>): string =>
   prefix + option.flag.toUpperCase().replaceAll('-', '_');
 
-/** By flag: what commands that ask a service take from the environment beside the settings. */
+/** Commands that ask a service take these flags from the environment, beside the settings. */
 export const clientVariables: ReadonlyMap<string, string> = new Map([
   ['url', `${prefix}URL`],
   ['key', `${prefix}KEY`],

@@ -1,4 +1,4 @@
-/** Defaults that depend on the machine or on other settings. Only what is not set changes; `findConflicts` checks the rest. */
+/** These defaults depend on the machine or on other settings. Only what is not set changes; `findConflicts` checks the rest. */
 import { fitToMemory } from './memory-plan.ts';
 import type { Config, SettingName } from './settings.ts';
 

@@ -2,9 +2,9 @@
 import { lstatSync, mkdirSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Of POSIX shared memory: in every Linux system, and in containers unless they are configured otherwise. */
+/** Every Linux system has this folder of POSIX shared memory, and so have containers unless they are configured otherwise. */
 export const sharedMemory = '/dev/shm';
-/** `TMPFS_MAGIC` of statfs(2). Anything else that is mounted there may be a disk. */
+/** statfs(2) calls it `TMPFS_MAGIC`. Anything else that is mounted there may be a disk. */
 const tmpfs = 0x01021994;
 
 /**

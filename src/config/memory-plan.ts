@@ -13,7 +13,7 @@ const ownBytes = 344 * MiB;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several chunks under way. */
 const mergesPerPart = 2;
 
-/** The key indexes of tables: 21 to 40 MB for a million keys. */
+/** The key indexes of tables may take so much: a million keys take 21 to 40 MB. */
 export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(memoryLimitBytes / 16);
 
 /**
@@ -54,7 +54,7 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
   const readers = Math.max(2, given.readers);
   // What is below the service (its page cache, its sockets) and other processes need some, too.
   const allBytes = machineBytes * (3 / 4);
-  // Of that, for each reader: with four of them, writers have six tenths.
+  // Each reader has a tenth of that: with four of them, writers have six tenths.
   const readerMemoryBytes = fit('readerMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes / 10));
   const writersBytes = allBytes - readers * readerMemoryBytes;
   const memoryLimitBytes = fit('memoryLimitBytes', Math.max(leastMemoryLimitBytes, writersBytes));

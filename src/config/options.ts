@@ -6,13 +6,13 @@ import { entriesOf } from '../kernel/paired.ts';
 import type { ValueType } from './value-types.ts';
 
 export interface Option<T> {
-  /** Without the dashes. */
+  /** It has no dashes. */
   readonly flag: string;
   readonly type: ValueType<T>;
   /** Text, read by the same type. */
   readonly default: string | undefined;
   readonly required: boolean;
-  /** Whole sentences. */
+  /** It has whole sentences. */
   readonly doc: string;
 }
 

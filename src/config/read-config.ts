@@ -5,7 +5,7 @@ import { type Found, type Option, type OptionReading, readOptions } from './opti
 import { type SettingName, settings } from './settings.ts';
 
 interface ConfigSources extends EnvironmentSources {
-  /** By flag, as `parseArguments` found them. */
+  /** `parseArguments` has found them, by flag. */
   readonly flags: ReadonlyMap<string, Found>;
   /** Relative paths start there. */
   readonly cwd: string;
@@ -15,7 +15,7 @@ interface ConfigSources extends EnvironmentSources {
 export type ConfigReading = OptionReading<typeof settings>;
 
 /**
- * The configuration: a flag before the environment before the default. Never stops at the first mistake: everything
+ * Reads the configuration: a flag goes before the environment, and that before the default. Never stops at the first mistake: everything
  * that is wrong is in `problems`, and where there are problems `values` must not be used. No problem shows a secret.
  */
 export function readConfig(sources: ConfigSources): ConfigReading {

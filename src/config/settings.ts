@@ -1,7 +1,8 @@
 /**
- * Every setting of the service, once. Flags, environment variables, `lancegate config`, `--help` and
+ * Every setting of the service stands here once. Flags, environment variables, `lancegate config`, `--help` and
  * docs/configuration.md all come from this table; so does the type of the configuration.
  */
+import { dayMs } from '../kernel/clock.ts';
 import { authenticationOptions } from './authentication-options.ts';
 import { type Option, type OptionTable, type OptionValues, optional, withDefault } from './options.ts';
 import {
@@ -10,7 +11,6 @@ import {
   boolean,
   bytes,
   databaseUrl,
-  dayMs,
   durationMs,
   fieldName,
   functionName,
@@ -264,6 +264,6 @@ export const settings = {
   }),
 } as const satisfies Readonly<Record<string, Setting>>;
 
-/** Validated and frozen. Sizes are in bytes, times in milliseconds, paths absolute. */
+/** They are validated and frozen. Sizes are in bytes, times in milliseconds, paths absolute. */
 export type Config = OptionValues<typeof settings>;
 export type SettingName = keyof typeof settings;

@@ -4,6 +4,7 @@
  */
 import { isIPv4, isIPv6 } from 'node:net';
 import { resolve } from 'node:path';
+import { dayMs } from '../kernel/clock.ts';
 import { entriesOf } from '../kernel/paired.ts';
 
 export interface ValueType<T> {
@@ -17,7 +18,7 @@ export interface ValueType<T> {
   readonly secret: boolean;
   /** The value, or undefined for a text that is not one. Relative paths start at `cwd`. */
   parse(text: string, cwd: string): T | undefined;
-  /** The text of a value; of a secret, a mask. */
+  /** A secret is shown as a mask. */
   show(value: T): string;
 }
 
@@ -36,7 +37,7 @@ export const path: ValueType<string> = plain('PATH', 'a path', (raw, cwd) =>
   raw === '' || raw.includes('\0') ? undefined : resolve(cwd, raw),
 );
 
-/** `log`, `off`, or a file; the slash keeps a misspelt word from creating a file. */
+/** The value is `log`, `off`, or a file; the slash keeps a misspelt word from creating a file. */
 export const recordsTarget: ValueType<string> = plain(
   'log|off|PATH',
   'log, off, or a path with a slash in it',
@@ -59,7 +60,7 @@ export const integer = (least: number, most: number): ValueType<number> =>
     /^\d{1,15}$/.test(raw) ? within(Number(raw), least, most) : undefined,
   );
 
-/** A part of a whole, written as a percentage; its value is above 0 and at most 1. */
+/** A part of a whole is written as a percentage; its value is above 0 and at most 1. */
 export const percent: ValueType<number> = plain(
   'PERCENT',
   'a percentage from 1% to 100%',
@@ -91,7 +92,7 @@ export const functionName: ValueType<string> = plain('NAME', 'the name of a func
   /^[a-z_][a-z0-9_]*$/i.test(raw) ? raw.toLowerCase() : undefined,
 );
 
-/** `type`, any number of times: separated by commas, or by repeating the flag. */
+/** `type` may come any number of times: separated by commas, or by repeating the flag. */
 export const listOf = <T>(type: ValueType<T>): ValueType<readonly T[]> => ({
   ...plain(
     `${type.placeholder},…`,
@@ -151,7 +152,7 @@ export const httpUrl: ValueType<string> = plain(
   },
 );
 
-/** An address of one machine, or of a network with the length of its prefix. An IPv4 address is written as such. */
+/** It is the address of one machine, or of a network with the length of its prefix. An IPv4 address is written as such. */
 export const addressRange: ValueType<string> = plain(
   'ADDRESS',
   'an IP address such as 10.0.0.1, or a range such as 10.0.0.0/8 or fd00::/8',
@@ -164,7 +165,7 @@ export const addressRange: ValueType<string> = plain(
 
 const objectStores = ['s3', 'gs', 'az', 'abfss'];
 
-/** A folder, or a location in an object store. Credentials belong into the storage options. */
+/** It is a folder, or a location in an object store. Credentials belong into the storage options. */
 export const storageRoot: ValueType<string> = plain(
   'PATH|URI',
   `a path, or a URI such as s3://bucket/prefix (${objectStores.join(', ')}) without user, query or fragment`,
@@ -182,7 +183,7 @@ export const storageRoot: ValueType<string> = plain(
 const sslModes = ['disable', 'require', 'verify-ca', 'verify-full'];
 const databaseParameters = ['host', 'user', 'sslmode', 'sslrootcert', 'sslcert', 'sslkey'];
 
-/** A PostgreSQL database. Its URL may hold a password, which is masked. */
+/** It names a PostgreSQL database. Its URL may hold a password, which is masked. */
 export const databaseUrl: ValueType<string> = {
   ...plain(
     'URL',
@@ -246,8 +247,6 @@ export function showBytes(value: number): string {
   const found = entriesOf({ TiB, GiB, MiB, KiB }).find(([, unitBytes]) => value > 0 && value % unitBytes === 0);
   return found === undefined ? `${value}B` : `${value / found[1]}${found[0]}`;
 }
-
-export const dayMs = 86_400_000;
 
 const durationUnitsMs: Readonly<Record<string, number>> = {
   d: dayMs,

@@ -47,7 +47,7 @@ import type { TableOwners } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { outcomeNotedFor, outcomeOf } from './noted-outcomes.ts';
 
-/** What came with an `Idempotency-Key`. */
+/** The request came with an `Idempotency-Key`, and this. */
 export interface IdempotencyHeader {
   readonly key: IdempotencyKey;
   /** The SHA-256 of the whole body in hexadecimal; reads the part of it that is still unread. Once only. */
@@ -300,7 +300,7 @@ export class Idempotency {
     }
   }
 
-  /** True if certainly not; then the write intent is gone. `WriterMoved` where another process owns the table by now. */
+  /** Returns true if it was certainly not; then the write intent is gone. `WriterMoved` where another process owns the table by now. */
   async #wasNotMade(intent: WriteIntent): Promise<boolean> {
     const newest = await this.#newestOf(intent);
     if (newest === undefined || (newest.version > intent.baseVersion && !newest.isFencedOff)) return false;

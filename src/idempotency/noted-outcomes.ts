@@ -7,7 +7,7 @@ import type { MergeTotals } from '../engine/port/shadow.ts';
 import type { TransactionId } from '../kernel/ids.ts';
 
 interface NotedOutcome {
-  /** `KeyedRequest.attempt`. */
+  /** It is `KeyedRequest.attempt`. */
   readonly attempt: string;
   readonly transactionId: TransactionId;
   readonly operation: WriteOperation;

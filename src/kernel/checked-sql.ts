@@ -10,5 +10,5 @@ export interface Filtered {
   readonly filter: CheckedSql;
 }
 
-/** SQL of this service's own making. Of a client's it may hold what was checked already, in parentheses. */
+/** This service made the SQL itself. Of a client's it may hold what was checked already, in parentheses. */
 export const ownSql = (text: string): CheckedSql => text as CheckedSql;

@@ -1,13 +1,15 @@
 import { LRUCache } from 'lru-cache';
 import type { TransactionId } from './ids.ts';
 
-/** Time, injected so that tests own it. */
+/** Time is injected so that tests own it. */
 export interface Clock {
-  /** Milliseconds since 1970 (UTC). */
+  /** It counts milliseconds since 1970 (UTC). */
   nowMs(): number;
   /** Calls `run` once after `afterMs`; the returned function cancels it. Never keeps the process alive. */
   schedule(afterMs: number, run: () => void): () => void;
 }
+
+export const dayMs = 86_400_000;
 
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
@@ -18,7 +20,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** Random identifiers, injected for the same reason. */
+/** Random identifiers are injected for the same reason. */
 export type NewId = () => string;
 
 export const newTransactionId = (newId: NewId): TransactionId => newId() as TransactionId;

@@ -1,5 +1,5 @@
 /**
- * The one catalogue of errors. Every refusal this service can make is a row here: its code in the namespace
+ * This is the one catalogue of errors. Every refusal this service can make is a row here: its code in the namespace
  * specification, its HTTP status, what it means, whether anything was written, and whether a retry can help.
  * `docs/errors.md` and the tests are checked against it. It holds no texts of the engine: adapters translate.
  */
@@ -10,7 +10,7 @@ type Written = 'nothing' | 'unknown';
 type Retry = 'never' | 'later';
 
 export interface ErrorEntry {
-  /** Numeric code of the Lance namespace specification (0-23). */
+  /** The Lance namespace specification has this code (0-23). */
   readonly code: number;
   readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 413 | 421 | 431 | 500 | 503;
   readonly meaning: string;
@@ -127,7 +127,7 @@ export const errorCatalogue = {
 export type ErrorName = keyof typeof errorCatalogue;
 
 /**
- * A refusal. `message` is shown to the caller and must hold nothing but the caller's own words and ours;
+ * `message` is shown to the caller and must hold nothing but the caller's own words and ours;
  * what helps the operator goes into `cause` and `internal`, which only the log sees.
  */
 export class LancegateError extends Error {
@@ -153,27 +153,16 @@ export class LancegateError extends Error {
   }
 }
 
-/** An operator has to free space first: a client that comes back at once is of no use. */
-const roomAfterSeconds = 10;
+/** `why` is all that the caller gets to read. An operator has to act first: a client that comes back at once is of no use. */
+const storageRefusal =
+  (kind: ErrorName) =>
+  (why: string, cause: unknown, internal: Readonly<Record<string, unknown>>): LancegateError =>
+    new LancegateError(kind, `${why}; nothing was written`, { cause, internal, retryAfterSeconds: 10 });
+
+export const storageUnavailable = storageRefusal('StorageUnavailable');
 
 export const storageFull = (cause: unknown, internal: Readonly<Record<string, unknown>>): LancegateError =>
-  new LancegateError('StorageFull', 'the storage is full; nothing was written', {
-    cause,
-    internal,
-    retryAfterSeconds: roomAfterSeconds,
-  });
-
-/** `why` is all that the caller gets to read. */
-export const storageUnavailable = (
-  why: string,
-  cause: unknown,
-  internal: Readonly<Record<string, unknown>>,
-): LancegateError =>
-  new LancegateError('StorageUnavailable', `${why}; nothing was written`, {
-    cause,
-    internal,
-    retryAfterSeconds: roomAfterSeconds,
-  });
+  storageRefusal('StorageFull')('the storage is full', cause, internal);
 
 /** What a call of the system says is wrong, such as ENOENT; undefined for any other error. */
 export const codeOf = (error: unknown): string | undefined =>
@@ -205,7 +194,7 @@ export const isOutcomeUnknown = (error: unknown): boolean =>
 export const invalidInput = (message: string, cause?: unknown): LancegateError =>
   new LancegateError('InvalidInput', message, cause === undefined ? {} : { cause });
 
-/** The refusal of a full queue. `waiters` names its members in the plural, such as "writers of this table". */
+/** A full queue refuses. `waiters` names its members in the plural, such as "writers of this table". */
 export const queueIsFull = (waiters: string): LancegateError =>
   new LancegateError('SlowDown', `too many ${waiters} wait already`, { retryAfterSeconds: 1 });
 

@@ -12,7 +12,7 @@ interface FairQueueLimits {
   readonly waiters: string;
 }
 
-/** A request for a slot. No kind of work has more than three quarters of the slots, so each of two kinds gets some. */
+/** It asks for a slot. No kind of work has more than three quarters of the slots, so each of two kinds gets some. */
 export interface Seeker {
   readonly principal: string;
   readonly work: string;

@@ -1,11 +1,11 @@
 declare const brand: unique symbol;
 export type Branded<Base, Name extends string> = Base & { readonly [brand]: Name };
 
-/** A name of one namespace or table: 1-255 UTF-8 bytes, no control characters, not `.` or `..`. Made by `wire/`. */
+/** One namespace or table has this name: 1-255 UTF-8 bytes, no control characters, not `.` or `..`. `wire/` makes it. */
 export type ObjectName = Branded<string, 'ObjectName'>;
 /** Names from the root down; empty is the root namespace. */
 export type NamespacePath = readonly ObjectName[];
-/** A branch other than main. Main is `undefined` wherever a branch is optional. */
+/** A branch other than main has a name. Main is `undefined` wherever a branch is optional. */
 export type BranchName = Branded<string, 'BranchName'>;
 export type TransactionId = Branded<string, 'TransactionId'>;
 /** What a client calls one request across its retries: 1-255 visible ASCII characters. Made by `wire/`. */
@@ -14,7 +14,7 @@ export type TableId = Branded<string, 'TableId'>;
 /** Where a table's files are: a path relative to the storage root, such as `prod/users.lance`. Never from a client. */
 export type Location = Branded<string, 'Location'>;
 
-/** A location, or a bound of some, of this service's own making. */
+/** This service made the location, or the bound of some, itself. */
 export const ownLocation = (path: string): Location => path as Location;
 
 export interface TableRef {

@@ -15,7 +15,7 @@ export function didYouMean(word: string, known: Iterable<string>, show: (found: 
   return found === undefined ? '' : `; did you mean ${show(found)}?`;
 }
 
-/** Levenshtein distance, one row at a time. */
+/** Computes the Levenshtein distance, one row at a time. */
 export function editDistance(a: string, b: string): number {
   let above = Array.from(b, (_, column) => column + 1);
   let distance = above.length;

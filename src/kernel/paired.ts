@@ -1,11 +1,11 @@
-/** Each of some with all that stand at its place in several lists of as many others. */
+/** Pairs each of some with all that stand at its place in several lists of as many others. */
 export const pairedInEach = <Some, Other>(
   some: readonly Some[],
   lists: readonly (readonly Other[])[],
 ): readonly (readonly [Some, readonly Other[]])[] =>
   some.map((each, place) => [each, lists.map((others) => others[place]!)]);
 
-/** Each of some with the one at its place among as many others. */
+/** Pairs each of some with the one at its place among as many others. */
 export const paired = <Some, Other>(
   some: readonly Some[],
   others: readonly Other[],

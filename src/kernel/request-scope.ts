@@ -3,7 +3,7 @@ export interface Principal {
   readonly subject: string;
   readonly scopes: readonly string[];
   readonly groups: readonly string[];
-  /** Where the credential came from: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
+  /** The credential came from there: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
   readonly issuer: string;
   /** An API key has an id, which is no secret. */
   readonly keyId?: string;
@@ -11,12 +11,12 @@ export interface Principal {
   readonly vouchedBy?: string;
 }
 
-/** Equal for the same principal and for no other: subjects are unique within their issuer only. */
+/** Keys are equal for the same principal and for no other: subjects are unique within their issuer only. */
 export const principalKey = ({ issuer, subject }: Pick<Principal, 'issuer' | 'subject'>): string =>
   JSON.stringify([issuer, subject]);
 
 /**
- * What travels with a command from `http/` down: the principal, the deadline, and a signal.
+ * These travel with a command from `http/` down: the principal, the deadline, and a signal.
  * `signal` aborts with a `LancegateError` as its reason when the client leaves or the deadline passes. Past the start of a
  * commit it changes nothing: the outcome stands.
  */
@@ -24,7 +24,7 @@ export interface RequestScope {
   readonly requestId: string;
   readonly principal: Principal;
   readonly signal: AbortSignal;
-  /** Milliseconds left until the deadline, or undefined without one. */
+  /** So many milliseconds are left until the deadline; undefined without one. */
   remainingMs(): number | undefined;
 }
 

@@ -3,7 +3,7 @@ import type { Location } from './ids.ts';
 /** `loose`: the file system treats names that differ only in case or Unicode form as equal. */
 export type Spelling = 'exact' | 'loose';
 
-/** Equal for names that are the same under this spelling. */
+/** Names that are the same under this spelling become equal. */
 export const speltAs = (text: string, spelling: Spelling): string =>
   spelling === 'exact' ? text : text.normalize('NFC').toLowerCase();
 

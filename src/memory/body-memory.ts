@@ -13,12 +13,12 @@ export interface Holder {
   readonly name: string;
   /** How a refusal names it. */
   readonly kind: 'principal' | 'table';
-  /** Its part of the whole, above 0 and at most 1. */
+  /** It is a part of the whole, above 0 and at most 1. */
   readonly share: number;
 }
 
 /**
- * An amount that many draw from, each up to a fixed part of it (P7, P10). If one holder is alone, the other parts are idle; in
+ * Many draw from this amount, each up to a fixed part of it (P7, P10). If one holder is alone, the other parts are idle; in
  * return one other cannot take everything, and what a holder can have does not depend on the others. Several holders that
  * work together can still take all of it.
  */
@@ -116,7 +116,7 @@ export class BodyMemory {
     this.#resident?.requireRoom(this.#quota.held === 0);
   }
 
-  /** An account for one body, on behalf of its sender and its table. */
+  /** Opens an account for one body, on behalf of its sender and its table. */
   open(holders: readonly Holder[] = []): BodyAccount {
     return new BodyAccount(this.#quota, holders, this.#idle);
   }

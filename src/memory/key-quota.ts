@@ -16,7 +16,7 @@ export interface KeyHold {
 export class KeyBudget {
   readonly #maxBytes: number;
   readonly #clock: Clock;
-  /** The least recently used first. */
+  /** The least recently used comes first. */
   readonly #holds = new Set<Hold>();
   #heldBytes = 0;
 

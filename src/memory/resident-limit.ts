@@ -4,7 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 
-/** Resident memory of the service: its own, and what merges take in readers beyond the memory that each reader has anyway. */
+/** It measures the resident memory of the service: its own, and what merges take in readers beyond the memory that each reader has anyway. */
 export class ServiceMemory {
   /** It has, by process id, the bytes that do not count of readers that run a merge. */
   readonly #exemptBytes = new Map<number, number>();
@@ -35,7 +35,7 @@ export class ServiceMemory {
   }
 }
 
-/** proc_pid_status(5). 0 where it is not known: on Linux only. */
+/** proc_pid_status(5) has it, on Linux only: elsewhere it is not known, and 0. */
 function residentBytesOf(pid: number): number {
   try {
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0) * 1024;
@@ -54,8 +54,6 @@ interface ResidentLimitParts {
 
 /** Writes are refused from this part of the limit on: the rest is for those that are admitted already. */
 const fullFrom = 14 / 16;
-/** They are admitted again below this part, so that not every sample changes the decision. */
-const roomBelow = 13 / 16;
 const collectEveryMs = 2_000;
 
 /**
@@ -94,7 +92,8 @@ export class ResidentLimit {
     if (Math.abs(nowMs - this.#sampledAtMs) < 10) return;
     this.#sampledAtMs = nowMs;
     const bytes = this.#sample(nowMs);
-    const isFull = bytes >= (this.#isFull ? roomBelow : fullFrom) * this.#parts.limitBytes;
+    // Writes are admitted again below a lower part, so that not every sample changes the decision.
+    const isFull = bytes >= (this.#isFull ? 13 / 16 : fullFrom) * this.#parts.limitBytes;
     if (isFull === this.#isFull) return;
     this.#isFull = isFull;
     this.#parts.onChange(isFull, bytes);

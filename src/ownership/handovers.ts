@@ -4,8 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
 import type { OwnedWork } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { beginClosing, type HeldName } from './held-name.ts';
-import { keyOf, type NamesHere } from './names-here.ts';
+import { type HeldName, keyOf, type NamesHere } from './names-here.ts';
 import type { MonotonicClock } from './replica-lease.ts';
 
 interface HandoversDeps {
@@ -38,10 +37,14 @@ export class Handovers {
    * Never rejects.
    */
   async handOver(names: readonly HeldName[], how: HandOver, work: OwnedWork, successor?: string): Promise<void> {
-    const closing = names
-      .filter((held) => held.status === 'held' && isFree(held, how, work))
-      .map((held) => ({ held, end: beginClosing(held) }));
-    if (closing.length === 0) return;
+    const free = names.filter((held) => held.status === 'held' && isFree(held, how, work));
+    if (free.length === 0) return;
+    const closing = free.map((held) => {
+      const { promise, resolve: end } = Promise.withResolvers<void>();
+      held.status = 'closing';
+      held.steady = promise; // who asks for the owner from now on waits
+      return { held, end };
+    });
     if (how !== 'in any case') await this.#untilClosed();
     for (let from = 0; from < closing.length; from += handOversAtOnce) {
       const some = closing.slice(from, from + handOversAtOnce);

@@ -34,7 +34,7 @@ interface ReplicaEntry {
 }
 
 /**
- * The lease of this replica, for all that it owns: one row that it renews. The clock of the database decides when that expires. This
+ * One row is the lease of this replica for all that it owns, and it renews it. The clock of the database decides when that expires. This
  * process counts from before it sent a renewal, so by its own clock the lease is over first.
  */
 export class ReplicaLease {
@@ -42,7 +42,7 @@ export class ReplicaLease {
   readonly #sharedAddress: SharedAddress;
   #validUntilMs = Number.NEGATIVE_INFINITY;
   #replicas: readonly Replica[] = [];
-  /** undefined until `start`. */
+  /** It is undefined until `start`. */
   #entry: ReplicaEntry | undefined;
   #ensuring: Promise<void> | undefined;
   #isLeaving = false;
@@ -68,7 +68,7 @@ export class ReplicaLease {
     return this.#isLeaving;
   }
 
-  /** The living replicas, as of the last renewal. */
+  /** They lived when the lease was last renewed. */
   get replicas(): readonly Replica[] {
     return this.#replicas;
   }
@@ -99,7 +99,7 @@ export class ReplicaLease {
   }
 
   /**
-   * `address`: the URL at which the other replicas reach this one. `reachStorage` resolves when the storage has answered: a replica that
+   * The other replicas reach this one at `address`, a URL. `reachStorage` resolves when the storage has answered: a replica that
    * does not reach it cannot write, so it renews no lease, and others take over. Resolves when the replica is entered; throws what the
    * catalog throws.
    */

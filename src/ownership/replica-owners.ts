@@ -23,8 +23,7 @@ import {
 } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { type HandOver, Handovers, handOversAtOnce } from './handovers.ts';
-import { type HeldName, keepForWork } from './held-name.ts';
-import { keyOf, type NamesHere } from './names-here.ts';
+import { type HeldName, keyOf, type NamesHere } from './names-here.ts';
 import { chosenFor, successorsOfSurplus } from './placement.ts';
 import { type LeaseTimes, leaseTimes, type MonotonicClock, ReplicaLease } from './replica-lease.ts';
 
@@ -40,7 +39,6 @@ interface OwnersDeps {
 
 /** A name stays where it was claimed this long, for the work that it was claimed for. */
 const keptForMs = 5_000;
-const movesPerRound = 4;
 
 export class ReplicaOwners implements TableOwners {
   readonly #deps: OwnersDeps;
@@ -81,12 +79,10 @@ export class ReplicaOwners implements TableOwners {
     await this.#lease.start(address, reachStorage);
   }
 
-  /** As of `ReplicaLease`. */
   requireStorage(): void {
     this.#lease.requireStorage();
   }
 
-  /** As of `ReplicaLease`. */
   whileStorageAnswers<Result>(read: () => Promise<Result>): Promise<Result> {
     return this.#lease.whileStorageAnswers(read);
   }
@@ -211,7 +207,10 @@ export class ReplicaOwners implements TableOwners {
     for (const [index, table] of tables.entries()) {
       const held = this.#held.get(keyOf(table));
       if (held?.status !== 'held') return tables.slice(index);
-      kept.defer(keepForWork(held));
+      held.works += 1;
+      kept.defer(() => {
+        held.works -= 1;
+      });
     }
     return [];
   }
@@ -322,7 +321,7 @@ export class ReplicaOwners implements TableOwners {
     }
   }
 
-  /** What this replica owns beyond its share: a few names at a time, and those that are written to only after a while. */
+  /** Moves what this replica owns beyond its share: four names at a time, and those that are written to only after a while. */
   async #moveSurplus(): Promise<void> {
     const { replicas, isLeaving } = this.#lease;
     if (isLeaving || replicas.length < 2) return;
@@ -330,7 +329,7 @@ export class ReplicaOwners implements TableOwners {
     const nowMs = this.#deps.monotonicMs();
     let moves = 0;
     for (const [key, held] of [...this.#held].slice(0, 256)) {
-      if (moves >= Math.min(movesPerRound, successors.length)) return;
+      if (moves >= Math.min(4, successors.length)) return;
       if (this.#held.get(key) !== held || held.status !== 'held') continue;
       this.#held.delete(key); // the others are looked at next
       this.#held.set(key, held);

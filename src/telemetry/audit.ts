@@ -11,9 +11,9 @@ import { redactText } from './redact.ts';
 /** `not asked`: the request ended before a policy decision, or its route needs none. */
 type Decision = 'allowed' | 'denied' | 'unauthenticated' | 'not asked';
 
-/** Facts of the request and its result; unknown ones are absent. */
+/** What is not known of the request and its result is absent. */
 export interface AuditFacts {
-  /** How: `overwrite`, or the parts of a merge such as `update+insert`. */
+  /** It says how: `overwrite`, or the parts of a merge such as `update+insert`. */
   readonly mode?: string | undefined;
   /** A `register` request has it, and a `clone` that of its source, as the client wrote it. */
   readonly location?: string | undefined;
@@ -32,7 +32,7 @@ export interface AuditFacts {
   readonly transactionId?: string | undefined;
   /** The id of the replica that has carried the request out and has a record of its own. */
   readonly forwardedTo?: string | undefined;
-  /** Dropped with their namespace. */
+  /** So many were dropped with their namespace. */
   readonly droppedTables?: number | undefined;
   readonly deletedVersions?: number | undefined;
   /** Fields and query parameters that are not known here and were passed over. */
@@ -44,7 +44,7 @@ export interface AuditFacts {
 export interface AuditRecord extends AuditFacts {
   readonly requestId: string;
   readonly method: string;
-  /** The pattern of the path; `none` where no route has it. */
+  /** It is the pattern of the path, or `none` where no route has it. */
   readonly route: string;
   /** undefined if the client left before anything was decided. */
   readonly status: number | undefined;
@@ -66,11 +66,11 @@ export interface AuditRecord extends AuditFacts {
   readonly namespace: string | undefined;
   readonly table: string | undefined;
   readonly branch: string | undefined;
-  /** The name of the error, from the catalogue. */
+  /** The catalogue has the error by this name. */
   readonly refusal: string | undefined;
   /** Why a credential was refused; it repeats nothing of it. */
   readonly reason?: string | undefined;
-  /** Before the answer. */
+  /** The client left before the answer. */
   readonly clientLeft: true | undefined;
 }
 
@@ -123,7 +123,7 @@ function bounded(record: AuditRecord): AuditRecord {
   return tooLong.length === 0 ? record : { ...record, ...Object.fromEntries(tooLong) };
 }
 
-/** For text that clients and issuers choose, in UTF-16 units. A name has up to 255 bytes, an id several names. */
+/** Clients and issuers choose such text; its length is counted in UTF-16 units. A name has up to 255 bytes, an id several names. */
 const longestText = 1_024;
 
 /** Keeps texts with the same beginning apart: the end is a part of the SHA-256 of the whole. */

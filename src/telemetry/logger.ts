@@ -18,7 +18,7 @@ export interface Logger {
 interface LoggerOptions {
   readonly level: LogLevel;
   readonly format: 'json' | 'text';
-  /** Takes whole lines, each with its newline. */
+  /** It takes whole lines, each with its newline. */
   readonly destination: { write(line: string): unknown };
 }
 

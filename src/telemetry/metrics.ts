@@ -1,4 +1,4 @@
-/** Every instrument of the service, declared once. Names end in their unit, as Prometheus asks: seconds and bytes. */
+/** Every instrument of the service is declared here, once. Names end in their unit, as Prometheus asks: seconds and bytes. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 /** What a write spends its time on: its network, our checks, other writers, Lance, the disk, the catalog. */
@@ -39,7 +39,7 @@ const stageSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25
 const powersOfTwo = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 
 /**
- * Own registry per instance. A public property is an instrument, and is called with what happened. Label values are chosen by the
+ * Each instance has a registry of its own. A public property is an instrument, and is called with what happened. Label values are chosen by the
  * service, never by a client: their number stays small.
  */
 export class Metrics {
@@ -157,7 +157,7 @@ export class Metrics {
     'Reader processes that ended, by reason: idle, spent (held much memory), stop and cancelled (no client waits for the answer any more) are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
   );
 
-  /** As those of the readers. */
+  /** They mean what those of the readers do. */
   readonly ofIndexBuilders = {
     watchReaders: this.#watch('lancegate_index_builders', 'Processes that build indexes or compact.'),
     watchRunningQueries: this.#watch(
@@ -231,7 +231,7 @@ export class Metrics {
     this.#auditRecords('lost', records);
   }
 
-  /** The Prometheus text format. */
+  /** Prometheus reads this text. */
   async render(): Promise<{ readonly contentType: string; readonly body: string }> {
     return { contentType: this.#registry.contentType, body: await this.#registry.metrics() };
   }

@@ -18,7 +18,7 @@ function redact(value: unknown, depth = 0): unknown {
   if (typeof value === 'string') return redactText(value);
   if (typeof value === 'bigint') return value.toString();
   if (typeof value !== 'object' || value === null) return value;
-  // Deeper than any field of ours: a cyclic object is not walked for ever.
+  // No field of ours is so deep: a cyclic object is not walked for ever.
   if (depth === 8) return '[too deep]';
   if (value instanceof Error) return redactError(value, depth);
   if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1));

@@ -132,7 +132,7 @@ describe('JWT access tokens of an authorization server (P9)', () => {
     await server.rotateKey();
     const fresh = await server.sign();
     assert.match(await refused(fresh), /key its issuer does not publish/);
-    clock.advance(jwtIssuerDefaults.keyCooldownMs);
+    clock.advance(30_000);
     assert.ok(await verifier.verify(bearer(fresh)));
     clock.advance(minute);
     assert.match(await refused(old), /key its issuer does not publish/);
@@ -140,7 +140,7 @@ describe('JWT access tokens of an authorization server (P9)', () => {
 
   it('asks for unknown keys once per cooldown, however many tokens name one (P7)', async () => {
     assert.ok(await verifier.verify(bearer(await server.sign())));
-    clock.advance(jwtIssuerDefaults.keyCooldownMs);
+    clock.advance(30_000);
     const before = server.requestsTo('/jwks');
     const tokens = await Promise.all(['a', 'b', 'c', 'd'].map((kid) => server.sign({}, { kid })));
     await Promise.all(tokens.map(refused));

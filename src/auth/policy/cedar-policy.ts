@@ -1,5 +1,5 @@
 /**
- * The policy, decided by Cedar: default-deny, `forbid` wins over `permit`.
+ * Cedar decides the policy: it denies by default, and `forbid` wins over `permit`.
  *
  * A decision is expensive in Cedar, more so with hundreds of policies. So this remembers it for the same principal object until
  * the policies are replaced. Fails closed: where Cedar cannot evaluate a policy, it denies, and logs it.
@@ -18,13 +18,11 @@ import { type CheckedSource, checkPolicies, type PolicySource } from './policy-s
 /** Gets Cedar's remarks for the operator. */
 type PolicyLogger = Pick<Logger, 'warn' | 'error'>;
 
-const maxDecisions = 50_000;
-
 export class CedarPolicy implements Policy {
   readonly #id: string;
   readonly #logger: PolicyLogger;
   #areDefaults = false;
-  #decisions = new LRUCache<string, boolean>({ max: maxDecisions });
+  readonly #decisions = new LRUCache<string, boolean>({ max: 50_000 });
   readonly #serials = new WeakMap<Principal, number>();
   #nextSerial = 0;
 
@@ -52,11 +50,11 @@ export class CedarPolicy implements Policy {
     this.#areDefaults = false;
   }
 
-  /** Synchronous, so no decision falls in between. Cedar replaces the policies that it held under this id. */
+  /** It is synchronous, so no decision falls in between. Cedar replaces the policies that it held under this id. */
   #putInForce(source: CheckedSource): void {
     for (const remark of source.remarks) this.#logger.warn({ remark }, 'a remark on the policies');
     requireParsed(cedar.preparsePolicySet(this.#id, { staticPolicies: source.text }));
-    this.#decisions = new LRUCache({ max: maxDecisions });
+    this.#decisions.clear();
   }
 
   scopeFor(action: Action): string | undefined {
@@ -124,7 +122,7 @@ const actionDeclarations = Object.entries(actionScopes).map(
     '{ principal: [Principal], resource: [Namespace, Table], context: { branch: String } };',
 );
 
-/** The objects that policies name; `docs/access.md` explains it to the authors of policies. */
+/** Policies name these objects; `docs/access.md` explains them to the authors of policies. */
 const cedarSchema = `
 entity Group;
 entity Principal in [Group] { subject: String, scopes: Set<String>, issuer: String };
@@ -175,7 +173,7 @@ function principalEntities(principal: Principal): readonly EntityJson[] {
   ];
 }
 
-/** The resource and every namespace above it, up to the root. */
+/** Returns the resource and every namespace above it, up to the root. */
 function resourceEntities(resource: Resource): readonly EntityJson[] {
   if (resource.kind === 'namespace') return namespaceChain(resource.path);
   const { namespace, name } = resource.table;

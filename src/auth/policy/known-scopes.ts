@@ -34,7 +34,7 @@ function comparisons(part: unknown): readonly unknown[] {
 
 const hasScopes = (part: unknown): boolean => isScopes(part) || fieldsOf(part).some(([, value]) => hasScopes(value));
 
-/** `principal.scopes`: no other entity of the schema has an attribute of that name. */
+/** The part is `principal.scopes`: no other entity of the schema has an attribute of that name. */
 const isScopes = (part: unknown): boolean =>
   fieldsOf(part).some(([name, value]) => name === '.' && isObject(value) && value.attr === 'scopes');
 

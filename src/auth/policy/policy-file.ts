@@ -153,5 +153,5 @@ async function readPolicies(path: string): Promise<string> {
   return await file.readFile('utf8');
 }
 
-/** What `sha256sum` prints of the file. */
+/** `sha256sum` prints the same of the file. */
 const digestOf = (text: string): string => hash('sha256', text);

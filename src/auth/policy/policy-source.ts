@@ -3,12 +3,12 @@ import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { AccessSetupError } from '../challenge.ts';
 
 export interface PolicySource {
-  /** The file's name, for messages. */
+  /** Messages name the file by it. */
   readonly name: string;
   readonly text: string;
 }
 
-/** Cedar's warnings about sound policies, for the operator: `name:line:column: remark`. */
+/** Cedar warns the operator of sound policies so: `name:line:column: remark`. */
 export type Remarks = readonly string[];
 
 /** What `checkPolicies` has passed. A check takes many times as long as putting the policies in force: it is done once. */
@@ -16,7 +16,7 @@ export interface CheckedSource extends PolicySource {
   readonly remarks: Remarks;
 }
 
-/** `AccessSetupError` naming every mistake as `name:line:column: what`. */
+/** Throws `AccessSetupError`, which names every mistake as `name:line:column: what`. */
 export function checkPolicies(source: PolicySource, schema: string): CheckedSource {
   const answer = cedar.validate({
     validationSettings: { mode: 'strict' },

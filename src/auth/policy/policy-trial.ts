@@ -9,7 +9,7 @@ import type { CheckedSource, PolicySource, Remarks } from './policy-source.ts';
 
 export type Trial = { readonly problem: string } | { readonly remarks: Remarks };
 
-/** `AccessSetupError` naming every mistake as `name:line:column: what`. */
+/** Throws `AccessSetupError`, which names every mistake as `name:line:column: what`. */
 export async function tryPolicies(source: PolicySource): Promise<CheckedSource> {
   const thread = new Worker(new URL('./policy-trial-thread.ts', import.meta.url), {
     workerData: source,

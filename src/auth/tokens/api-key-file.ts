@@ -1,5 +1,5 @@
 /**
- * The API keys of an embedded service: one SQLite file of its own, next to the catalog, because `lancegate api-key` changes it from
+ * An embedded service has its API keys in an SQLite file of their own, next to the catalog, because `lancegate key` changes it from
  * another process while the service runs. Every request reads its key's row (some 10 us), so a revocation holds from the next
  * request on.
  */

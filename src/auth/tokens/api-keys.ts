@@ -15,7 +15,7 @@ interface ApiKeyRequest {
   readonly subject: string;
   readonly scopes: readonly string[];
   readonly groups?: readonly string[];
-  /** undefined: until it is revoked. */
+  /** Without it, the key is valid until it is revoked. */
   readonly expiresAtMs?: number | undefined;
 }
 
@@ -55,7 +55,7 @@ export class ApiKeyStore implements Verifier {
     return { key: `${prefix}${id}_${secret}`, record };
   }
 
-  /** All keys, revoked ones included, oldest first. */
+  /** Lists all keys, revoked ones too, the oldest first. */
   list(): Promise<readonly ApiKey[]> {
     return this.#records.list();
   }

@@ -26,7 +26,7 @@ import type { Credential, Verifier } from './verifier.ts';
 /** With an `endpoint` the service sends the `issuer` no request; it only names the issuer of principals. */
 export interface IntrospectionSettings extends IssuerLocation {
   readonly groupClaims: readonly string[];
-  /** undefined: the one that the issuer's metadata names. */
+  /** Where it is undefined, the issuer's metadata name it. */
   readonly endpoint: string | undefined;
   readonly clientId: string;
   readonly clientSecret: string;

@@ -1,5 +1,5 @@
 /**
- * The key file of the own issuer, in the data folder.
+ * The own issuer has its key in a file of the data folder.
  *
  * Its reader can mint a token for any principal, so it has mode 0600, and a file that others may read is refused. Each write
  * replaces the file atomically, also across a crash. Two concurrent rotations would lose the key of one, so a rotation holds a

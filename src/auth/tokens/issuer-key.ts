@@ -1,4 +1,4 @@
-/** The keys of the own issuer: the key that signs, and the public parts of those before it that are still accepted. */
+/** The own issuer signs with one key, and still accepts those before it, of which it has the public parts. */
 import { randomBytes } from 'node:crypto';
 import { type CryptoKey, calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK } from 'jose';
 import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
@@ -8,7 +8,7 @@ import { AccessSetupError } from '../challenge.ts';
 export const signatureAlgorithm = 'ES256';
 
 export interface AcceptedKey {
-  /** The key's thumbprint (RFC 7638). */
+  /** It is the key's thumbprint (RFC 7638). */
   readonly id: string;
   readonly publicKey: CryptoKey;
   /** Infinity for the one that signs. */
@@ -16,15 +16,15 @@ export interface AcceptedKey {
 }
 
 export interface IssuerKeys {
-  /** The `iss` of the tokens; it stays when keys are rotated. */
+  /** It is the `iss` of the tokens, and stays when keys are rotated. */
   readonly issuer: string;
   readonly signingId: string;
   readonly privateKey: CryptoKey;
-  /** The signing key, then its predecessors, the latest first. Some may have ended since the document was written. */
+  /** The signing key comes first, then its predecessors, the latest first. Some may have ended since the document was written. */
   readonly accepted: readonly AcceptedKey[];
 }
 
-/** JSON. `retired` holds public parts; earlier releases wrote none. */
+/** The document is JSON. `retired` holds public parts; earlier releases wrote none. */
 interface KeyDocument {
   readonly issuer: string;
   readonly key: JWK;
@@ -32,7 +32,7 @@ interface KeyDocument {
 }
 interface RetiredKey {
   readonly key: JWK;
-  /** ISO 8601. */
+  /** It is written as in ISO 8601. */
   readonly acceptedUntil: string;
 }
 
@@ -41,7 +41,7 @@ export async function openIssuerKeys(records: IssuerKeyRecords): Promise<IssuerK
   return keysOf(records.name, parse(records.name, await readOrCreate(records)));
 }
 
-/** As `openIssuerKeys`, of keys that must be there. */
+/** Reads keys that must be there, and throws as `openIssuerKeys`. */
 export async function readIssuerKeys(records: IssuerKeyRecords): Promise<IssuerKeys> {
   const text = await records.read();
   if (text === undefined) throw new AccessSetupError(`${records.name} was removed.`);

@@ -3,10 +3,10 @@ import * as oauth from 'oauth4webapi';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../telemetry/logger.ts';
 import { AccessSetupError } from '../challenge.ts';
-import { boundedFetch, type DocumentLifetime, RemoteDocument } from '../remote-document.ts';
+import { boundedFetch, RemoteDocument } from '../remote-document.ts';
 
 export interface IssuerLocation {
-  /** Exactly as tokens carry it in `iss`, a trailing slash included. */
+  /** Tokens carry it in `iss` exactly so, a trailing slash included. */
   readonly issuer: string;
   /** Permits plain http to another host: a machine in between can then forge every token. */
   readonly allowHttp: boolean;
@@ -14,9 +14,6 @@ export interface IssuerLocation {
 }
 
 export type IssuerMetadata = oauth.AuthorizationServer;
-
-/** Endpoints move rarely. A day of outage must not lock out clients whose tokens are still valid. */
-const lifetime: DocumentLifetime = { freshForMs: 3_600_000, staleForMs: 86_400_000, cooldownMs: 30_000 };
 
 /** `AccessSetupError` for an issuer whose answers could be forged on the way. */
 export function issuerMetadata(
@@ -26,7 +23,8 @@ export function issuerMetadata(
 ): RemoteDocument<IssuerMetadata> {
   requireSecure(location.issuer, location.allowHttp, 'issuer');
   const title = `metadata of the issuer ${location.issuer}`;
-  return new RemoteDocument({ title, load: () => discover(location), lifetime, clock, logger });
+  // Endpoints move rarely.
+  return new RemoteDocument({ title, load: () => discover(location), freshForMs: 3_600_000, clock, logger });
 }
 
 /** Refuses a URL whose answers could be forged on the way: https, or http to this very machine. */

@@ -26,13 +26,11 @@ import {
 import type { Credential, Verifier } from './verifier.ts';
 
 /**
- * `audiences`: at least one, and a token must be made out to one of them. `algorithms`: asymmetric ones only.
- * `clockSkewMs`: at most 300,000.
+ * There is at least one of `audiences`, and a token must be made out to one of them. `algorithms` are asymmetric ones only, and
+ * `clockSkewMs` is at most 300,000.
  */
 export interface JwtIssuerSettings extends IssuerLocation, ExpectedToken {
   readonly groupClaims: readonly string[];
-  /** The service notices a key that the issuer adds at the latest this long after the last load. */
-  readonly keyCooldownMs: number;
 }
 
 /** With a symmetric algorithm the verifying key can sign; the service must never take a public key for such a secret. */
@@ -48,7 +46,6 @@ export const jwtIssuerDefaults = {
   algorithms: asymmetricAlgorithms,
   tokenTypes: ['at+jwt', 'JWT'],
   clockSkewMs: 30_000,
-  keyCooldownMs: 30_000,
 } as const satisfies Partial<JwtIssuerSettings>;
 
 const maxClockSkewMs = 300_000;
@@ -69,7 +66,7 @@ export class JwtVerifier implements Verifier {
     this.#keys = new RemoteDocument({
       title: `keys of the issuer ${settings.issuer}`,
       load: () => this.#fetchKeys(),
-      lifetime: { freshForMs: 600_000, staleForMs: 86_400_000, cooldownMs: settings.keyCooldownMs },
+      freshForMs: 600_000,
       clock,
       logger,
     });
@@ -85,7 +82,7 @@ export class JwtVerifier implements Verifier {
 
     const { claims, endsAtMs } = await this.#checked(token);
     const principal = principalFrom(claims, this.#settings.issuer, this.#settings.groupClaims);
-    // For a minute at most: for as long this accepts a key that the issuer has withdrawn.
+    // A key that the issuer has withdrawn is accepted for a minute at most.
     this.#principals.set(digest, principal, Math.min(this.#clock.nowMs() + 60_000, endsAtMs));
     return principal;
   }

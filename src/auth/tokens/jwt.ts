@@ -8,9 +8,9 @@ export interface ExpectedToken {
   readonly issuer: string;
   readonly audiences: readonly string[];
   readonly algorithms: readonly string[];
-  /** The accepted `typ` headers, without `application/`, in any case; a token without one counts as `JWT`. */
+  /** `typ` headers that are accepted are here without `application/`, in any case; a token without one counts as `JWT`. */
   readonly tokenTypes: readonly string[];
-  /** The tolerated difference of clocks at `exp` and `nbf`. */
+  /** Clocks may differ so much at `exp` and `nbf`. */
   readonly clockSkewMs: number;
 }
 
@@ -81,7 +81,7 @@ export function refusalOf(error: unknown): LancegateError {
 export const unknownKey = (): LancegateError =>
   invalidToken('The token is signed with a key its issuer does not publish.');
 
-/** Untyped JSON from outside. */
+/** It comes from outside, and nothing has checked its types. */
 type Claims = Readonly<Record<string, unknown>>;
 
 /**
@@ -120,5 +120,5 @@ const isClaims = (value: unknown): value is Claims => typeof value === 'object' 
 /** Half a surrogate pair would become U+FFFD on its way into the policy, and two names would be one. */
 const isText = (value: unknown): value is string => typeof value === 'string' && value !== '' && value.isWellFormed();
 
-/** The strings of an array, or a single string as an array of one; anything else in it is not a group. */
+/** An array gives its strings, and a single string counts as an array of one; anything else in it is not a group. */
 const texts = (value: unknown): readonly string[] => (Array.isArray(value) ? value : [value]).filter(isText);

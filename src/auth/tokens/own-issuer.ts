@@ -69,7 +69,7 @@ export class OwnIssuer implements Verifier {
     return new OwnIssuer({ records, clock, logger, keys, signature });
   }
 
-  /** A signed access token. `InvalidInput` for a request that no token could carry. */
+  /** Signs an access token. `InvalidInput` for a request that no token could carry. */
   mint({ subject, scopes, groups = [], expiresAfterMs }: TokenRequest): Promise<string> {
     if (subject === '') throw invalidInput('A token needs a subject.');
     const misfit = scopes.find((scope) => !scopeForm.test(scope));

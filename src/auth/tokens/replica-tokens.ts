@@ -8,7 +8,7 @@
 import { createSecretKey, type KeyObject, randomBytes } from 'node:crypto';
 import { decodeProtectedHeader, SignJWT } from 'jose';
 import type { IssuerKeyRecords } from '../../catalog/credentials.ts';
-import { type Clock, ExpiringCache, type NewId } from '../../kernel/clock.ts';
+import { type Clock, dayMs, ExpiringCache, type NewId } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
@@ -18,7 +18,7 @@ import type { Credential, Verifier } from './verifier.ts';
 
 interface ReplicaKey {
   readonly id: string;
-  /** 32 random bytes in base64url. */
+  /** It has 32 random bytes in base64url. */
   readonly secret: string;
   readonly createdAtMs: number;
 }
@@ -26,7 +26,6 @@ interface ReplicaKey {
 interface Deps {
   /** The document is a list of `ReplicaKey`s. */
   readonly keys: Pick<IssuerKeyRecords, 'read' | 'create' | 'replace'>;
-  /** The id of this replica. */
   readonly replica: string;
   readonly clock: Clock;
   readonly newId: NewId;
@@ -42,7 +41,6 @@ const issuer = 'lancegate-replica';
 const tokenType = 'replica+jwt';
 const algorithm = 'HS256';
 const tokenLivesMs = 60_000;
-const dayMs = 24 * 60 * 60_000;
 const mostPrincipals = 10_000;
 
 export class ReplicaTokens implements Verifier {
@@ -51,7 +49,7 @@ export class ReplicaTokens implements Verifier {
   readonly #signed: ExpiringCache<string>;
   /** Each stands under the digest of its token. */
   readonly #verified: ExpiringCache<Principal>;
-  /** The newest first. */
+  /** They are in order, the newest first. */
   #keys: readonly HeldKey[] = [];
   #lookedAtMs = Number.NEGATIVE_INFINITY;
   #looking: Promise<void> | undefined;
@@ -145,7 +143,7 @@ export class ReplicaTokens implements Verifier {
     return JSON.stringify([...accepted, made]);
   }
 
-  /** One look at a time, and at most one each second: a token of an unknown key costs anyone nothing to make. */
+  /** It looks once at a time, and at most once each second: a token of an unknown key costs anyone nothing to make. */
   #look(): Promise<void> {
     if (this.#looking === undefined && this.#deps.clock.nowMs() < this.#lookedAtMs + 1_000) return Promise.resolve();
     this.#looking ??= this.#lookOnce().finally(() => {

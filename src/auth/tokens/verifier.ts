@@ -6,7 +6,7 @@ export type Credential =
   | {
       readonly kind: 'bearer';
       readonly secret: string;
-      /** The SHA-256 of the secret, by which verifiers remember it: no cache, dump or log holds a token. */
+      /** Verifiers remember the secret by its SHA-256: no cache, dump or log holds a token. */
       readonly digest: string;
     };
 

@@ -1,6 +1,6 @@
 import type { RawBuilder } from 'kysely';
 
-/** What engines spell differently. */
+/** Engines spell these differently. */
 export interface ColumnTypes {
   /** Text that compares by its UTF-8 bytes, whatever the locale of the database. */
   readonly sortedText: RawBuilder<unknown>;

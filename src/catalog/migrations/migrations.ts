@@ -1,5 +1,5 @@
 /**
- * The schema's history, forward only: a migration is never edited once released, and never taken back.
+ * The schema's history goes forward only: a migration is never edited once released, and never taken back.
  *
  * While replicas are replaced one by one, older ones work on a newer schema. So a migration that they can ignore has a name that
  * ends in `-additive`: it adds tables, or columns that may be null, and what older ones write stays right. A catalog that holds
@@ -38,7 +38,7 @@ type Migrations = Readonly<Record<string, Migration>>;
 
 const additive = '-additive';
 
-/** The migrations that the schema lacks. `CatalogTooNew`. */
+/** Returns the migrations that the schema lacks. `CatalogTooNew`. */
 export async function pendingMigrations<Schema>(
   db: Kysely<Schema>,
   migrations: Migrations,

@@ -26,7 +26,7 @@ export interface PoolLimits {
   readonly acquireWithinMs: number;
   /** One statement may take so long; longer ones are ended, on both sides. */
   readonly statementWithinMs: number;
-  /** Between two statements of a transaction: a process that stands still keeps its locks no longer. */
+  /** It limits the time between two statements of a transaction: a process that stands still keeps its locks no longer. */
   readonly idleWithinMs: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * The catalog of several replicas: a PostgreSQL database that they share, and no other program uses. What it acknowledges is as durable
+ * Several replicas have their catalog in a PostgreSQL database, which no other program uses. What it acknowledges is as durable
  * as the server's `synchronous_commit` makes it (P3).
  */
 import { randomUUID } from 'node:crypto';
@@ -40,7 +40,7 @@ export async function openPostgresCatalog(
   return sqlCatalog(await openPostgresSession(address, options), options.newId ?? randomUUID);
 }
 
-/** As `openPostgresSession`, for a replica that owns `names`. */
+/** Opens the database as `openPostgresSession`, for a replica that owns `names`. */
 export async function openSharedCatalog(
   address: DatabaseAddress,
   names: OwnedNames,
@@ -96,26 +96,17 @@ export async function describeDatabase(address: DatabaseAddress, clock: Clock) {
 const openDatabase = (connection: DatabaseConnection, limits: PoolLimits, clock: Clock): Kysely<CatalogSchema> =>
   new Kysely({ dialect: new CatalogDialect(new CatalogPool(connection.config, limits, clock), limits) });
 
-/** Of this program; other programs that lock by number in the same database have other numbers. */
-const migrationLock = 5_278_213_946_001;
-
-/** How long a replica waits for the migrations of another one, and for its own. */
-const migratedWithinMs = 300_000;
-
 /** A replica that finds nothing to do takes no lock. */
 async function migrate(connection: DatabaseConnection, clock: Clock): Promise<void> {
   const migrations = catalogMigrations({ sortedText: sql`text collate "C"` });
-  const limits = {
-    ...defaultLimits,
-    maxConnections: 1,
-    statementWithinMs: migratedWithinMs,
-    idleWithinMs: migratedWithinMs,
-  };
+  const withinMs = 300_000; // a replica waits so long for the migrations of another one, and for its own
+  const limits = { ...defaultLimits, maxConnections: 1, statementWithinMs: withinMs, idleWithinMs: withinMs };
   const db = openDatabase(connection, limits, clock);
   try {
     if ((await pendingMigrations(db, migrations)).length === 0) return;
     await db.transaction().execute(async (locked) => {
-      await sql`select pg_advisory_xact_lock(${sql.lit(migrationLock)})`.execute(locked);
+      // Other programs that lock by number in the same database have other numbers.
+      await sql`select pg_advisory_xact_lock(5278213946001)`.execute(locked);
       await migrateCatalog<CatalogSchema>(locked, migrations);
     });
   } finally {

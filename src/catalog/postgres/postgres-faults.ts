@@ -1,4 +1,4 @@
-/** The only reader of PostgreSQL's error codes and of the driver's failures; their texts are never looked at. */
+/** Only this file reads PostgreSQL's error codes and the driver's failures; their texts are never looked at. */
 import { DatabaseError } from 'pg';
 import { LancegateError, storageFull } from '../../kernel/errors.ts';
 
@@ -31,7 +31,7 @@ export class CommitUnanswered extends Error {
  */
 type Fault = 'overtaken' | 'lost' | 'refuses' | 'full' | 'unexpected';
 
-/** https://www.postgresql.org/docs/current/errcodes-appendix.html; codes before their classes, the first that fits. */
+/** https://www.postgresql.org/docs/current/errcodes-appendix.html lists these; codes stand before their classes, and the first that fits counts. */
 const faults: readonly (readonly [prefix: string, Fault])[] = [
   ['40001', 'overtaken'],
   ['40P01', 'overtaken'],

@@ -8,8 +8,6 @@ import { CommitUnanswered, ConnectionLost, faultOf, NoConnection, refusalOf } fr
 /** It returns numbers from 0 up to 1, as `Math.random` does. */
 export type Random = () => number;
 
-/** One of those who contend for a name wins each time, so this many may contend. */
-const mostRounds = 64;
 /** The longest pause before a transaction that was overtaken is repeated. */
 const longestPauseMs = 100;
 
@@ -47,7 +45,7 @@ export class PostgresSession implements SqlSession {
     return this.#run(this.#whileItMayHeal(() => this.#untilNotOvertaken(() => this.#serialisable(work))));
   }
 
-  /** None: the disk is the server's. */
+  /** There is nothing to reserve: the disk is the server's. */
   reserveRoom(): Disposable {
     return { [Symbol.dispose]: () => undefined };
   }
@@ -73,7 +71,8 @@ export class PostgresSession implements SqlSession {
       try {
         return await transact();
       } catch (error) {
-        if (faultOf(error) !== 'overtaken' || round === mostRounds) throw error;
+        // One of those who contend for a name wins each time, so this many may contend.
+        if (faultOf(error) !== 'overtaken' || round === 64) throw error;
         await this.#pause(Math.min(2 ** round, longestPauseMs));
       }
     }

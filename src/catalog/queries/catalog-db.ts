@@ -18,7 +18,7 @@ import type { RequestOwner, TableState, TransactionRecord } from '../port.ts';
 
 interface NamespaceRow {
   readonly path: FullPath;
-  /** null for the root only. */
+  /** It is null for the root only. */
   readonly parent: FullPath | null;
   readonly name: string;
   readonly properties: string;
@@ -69,7 +69,7 @@ export interface TransactionRow {
 
 interface OpenBranchRow {
   readonly table_id: TableId;
-  /** Empty for main. */
+  /** It is empty for main. */
   readonly branch: BranchName | '';
   readonly acknowledged_version: number;
   readonly storage_session: string;
@@ -77,7 +77,7 @@ interface OpenBranchRow {
 
 interface AcknowledgedVersionRow {
   readonly table_id: TableId;
-  /** Empty for main. */
+  /** It is empty for main. */
   readonly branch: BranchName | '';
   readonly version: number;
 }
@@ -168,14 +168,14 @@ export const insertable = <Row>(rows: readonly Row[]): readonly (readonly Row[])
 
 declare const brand: unique symbol;
 /**
- * An identifier as one text, empty for the root namespace. Such texts are unambiguous, and sort as the lists of names do: parents
+ * An identifier is one text, empty for the root namespace. Such texts are unambiguous, and sort as the lists of names do: parents
  * come before their children.
  */
 export type FullPath = string & { readonly [brand]: 'FullPath' };
 
 /** Names hold no control characters, and this one sorts below every character that they can hold. */
 const pathSeparator = '\u001f';
-/** The character after the separator: with it a range scan covers exactly what is below a path. */
+/** It comes right after the separator: with it a range scan covers exactly what is below a path. */
 const pastSeparator = '\u0020';
 
 const fullPath = (text: string): FullPath => text as FullPath;

@@ -102,7 +102,7 @@ export async function markOpenForWriting(db: CatalogDb, open: OpenBranch): Promi
     .execute();
 }
 
-/** Never backwards; nothing for a branch that is not open. */
+/** It never goes backwards, and nothing happens to a branch that is not open. */
 export async function acknowledgeVersion(
   db: CatalogDb,
   tableId: TableId,

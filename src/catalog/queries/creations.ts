@@ -1,5 +1,5 @@
 /**
- * Creates under way, and the locations of tables. A reservation holds a name and a location while files are written outside
+ * These know the creates under way, and the locations of tables. A reservation holds a name and a location while files are written outside
  * any transaction. While it stands no other request can take the name, so at publication the name has what the creator saw
  * there, or nothing.
  *
@@ -172,7 +172,7 @@ export async function locationsAt(
       query.where((row) =>
         row.or([
           row('location', 'in', [location, ...around(location)]),
-          // The character after the slash: locations compare by their bytes.
+          // `0` comes right after the slash: locations compare by their bytes.
           row.and([
             row('location', '>', ownLocation(`${location}/`)),
             row('location', '<', ownLocation(`${location}0`)),
@@ -191,7 +191,7 @@ export async function locationsAt(
     }));
 }
 
-/** Every folder above it. */
+/** Returns every folder above it. */
 const around = (location: Location): readonly Location[] =>
   [...location.matchAll(/\//g)].map(({ index }) => ownLocation(location.slice(0, index)));
 

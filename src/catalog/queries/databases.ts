@@ -1,6 +1,6 @@
-/** Databases: the namespaces of the root, and those that were dropped. */
+/** Databases are the namespaces of the root, and those that were dropped. */
 import type { NamespacePath, ObjectName } from '../../kernel/ids.ts';
-import { type CatalogDb, namespacePathOf } from './catalog-db.ts';
+import { type CatalogDb, insertable, namespacePathOf } from './catalog-db.ts';
 
 /** Remembers the namespace at this path, if it is one of the root. */
 export async function noteDatabase(db: CatalogDb, path: NamespacePath): Promise<void> {
@@ -41,10 +41,6 @@ export async function noteDatabases(db: CatalogDb): Promise<readonly ObjectName[
     .orderBy('name')
     .execute();
   const names = rows.map(({ name }) => name as ObjectName);
-  for (let start = 0; start < names.length; start += namesAtOnce)
-    await insert(db, names.slice(start, start + namesAtOnce));
+  for (const some of insertable(names)) await insert(db, some);
   return names;
 }
-
-/** Statements have a bound on their values. */
-const namesAtOnce = 500;

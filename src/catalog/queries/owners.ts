@@ -1,16 +1,16 @@
 /**
- * Which replica owns a name, by leases: a replica renews one row for all that it owns, and only the clock of the database says
+ * Leases say which replica owns a name: a replica renews one row for all that it owns, and only the clock of the database says
  * whether that has expired. Each claim of a name raises its epoch.
  */
 import { type ExpressionBuilder, type RawBuilder, sql } from 'kysely';
-import type { TableRef } from '../../kernel/ids.ts';
+import type { TableId, TableRef } from '../../kernel/ids.ts';
 import { writerMoved } from '../refusals.ts';
 import type { Claim, Lease, NameOwner, OwnedName, OwnedNames, Replica } from '../replica-port.ts';
 import { type CatalogDb, type CatalogSchema, tablePathOf, tableRefOf } from './catalog-db.ts';
 
-/** What engines spell differently. */
+/** Engines spell these differently. */
 export interface OwnerSql {
-  /** The clock of the database, in milliseconds since 1970. */
+  /** The clock of the database counts milliseconds since 1970. */
   readonly nowMs: RawBuilder<number>;
   /** Whether rows can be locked, and have to be: where transactions run concurrently. */
   readonly locksRows: boolean;
@@ -80,7 +80,6 @@ export async function claimName(
   return { epoch, isSettled: before === undefined || before.is_settled === 1 };
 }
 
-/** Whether the replica owns the name in this epoch, by an unexpired lease. */
 export async function isOwner(db: CatalogDb, engine: OwnerSql, name: OwnedName, replica: string): Promise<boolean> {
   const row = await ownerRows(db, engine)
     .select('replicas.id')
@@ -135,7 +134,6 @@ export async function wantNames(db: CatalogDb, refs: readonly TableRef[], replic
     .execute();
 }
 
-/** `wanted`: only those that another replica has asked for. `unused`: those that nothing has. */
 export async function namesOf(
   db: CatalogDb,
   replica: string,
@@ -220,11 +218,7 @@ export async function requireOwned(
   }
 }
 
-export async function refOfTable(db: CatalogDb, id: string): Promise<TableRef | undefined> {
-  const row = await db
-    .selectFrom('tables')
-    .select('path')
-    .where('id', '=', id as never)
-    .executeTakeFirst();
+export async function refOfTable(db: CatalogDb, id: TableId): Promise<TableRef | undefined> {
+  const row = await db.selectFrom('tables').select('path').where('id', '=', id).executeTakeFirst();
   return row && tableRefOf(row.path);
 }

@@ -1,7 +1,7 @@
-/** The only reader of SQLite's error codes, and of those of its files; the texts are never looked at. */
+/** Only this file reads SQLite's error codes, and those of its files; the texts are never looked at. */
 import { codeOf, LancegateError, storageFull } from '../../kernel/errors.ts';
 
-/** https://www.sqlite.org/rescode.html; the low byte is the primary code. */
+/** https://www.sqlite.org/rescode.html has these; the low byte is the primary code. */
 const primaryCodes = { busy: 5, readOnly: 8, ioError: 10, corrupt: 11, full: 13, cannotOpen: 14, notADatabase: 26 };
 
 const meanings: ReadonlyMap<number, string> = new Map([
@@ -27,7 +27,7 @@ export function isHeldByAnother(error: unknown): boolean {
   return code !== undefined && primaryCodeOf(code) === primaryCodes.busy;
 }
 
-/** What happened in words for the operator; undefined where only the cause can tell. */
+/** Words for the operator say what happened; undefined where only the cause can tell. */
 export function faultOf(error: unknown): string | undefined {
   const code = resultCodeOf(error);
   return code === undefined ? undefined : meanings.get(primaryCodeOf(code));

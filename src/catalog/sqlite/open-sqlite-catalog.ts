@@ -1,5 +1,5 @@
 /**
- * The embedded catalog: one SQLite file that one process owns. The lock is exclusive and held until `close` or the end
+ * The embedded catalog is one SQLite file that one process owns. The lock is exclusive and held until `close` or the end
  * of the process, however it ends. Every commit is synced to disk before its promise resolves (P3).
  *
  * Each query blocks the event loop while it runs, and is short; the disk is waited for on another thread.
@@ -186,7 +186,7 @@ export function openExclusiveDatabase(path: string): DatabaseSync {
 }
 
 /**
- * For its owner only, whatever the umask; SQLite gives its own files the mode of the database. An existing file is not opened:
+ * The file is for its owner only, whatever the umask; SQLite gives its own files the mode of the database. An existing file is not opened:
  * closing a descriptor of it would release the process's locks on it (POSIX).
  */
 function createPrivately(path: string): void {
@@ -204,7 +204,7 @@ function createPrivately(path: string): void {
  */
 interface CatalogHolder {
   readonly pid: number;
-  /** ISO 8601. */
+  /** It is written as in ISO 8601. */
   readonly startedAt: string;
   /** What runs, such as `lancegate serve`. */
   readonly command: string;
@@ -212,7 +212,7 @@ interface CatalogHolder {
   readonly url?: string | undefined;
   /** Whether it accepts tokens that `lancegate token` mints; undefined before it listens. */
   readonly acceptsOwnTokens?: boolean;
-  /** Its policies; undefined where the default ones decide. */
+  /** The file of its policies is this one; undefined where the default ones decide. */
   readonly policyFile?: string | undefined;
 }
 

@@ -26,7 +26,7 @@ const leastReserved = 2 ** 17;
 const bytesOf = { record: 2 ** 13, answer: 2 ** 15 };
 
 /**
- * One connection; Kysely hands it to one query or transaction at a time, so transactions are serialisable. Nothing resolves
+ * It has one connection; Kysely hands it to one query or transaction at a time, so transactions are serialisable. Nothing resolves
  * before what it has written, or may have read, is durable (P3).
  */
 export class SqliteSession implements SqlSession {
@@ -88,7 +88,7 @@ export class SqliteSession implements SqlSession {
     );
   }
 
-  /** One after the other. */
+  /** Writes run one after the other. */
   #write<Result>(work: () => Promise<Result>): Promise<Result> {
     const writing = this.#lastWrite.then(work);
     this.#lastWrite = writing.catch(() => undefined);
@@ -114,7 +114,7 @@ export class SqliteSession implements SqlSession {
 type CommitLog = Pick<WriteAheadLog, 'committed'>;
 type Forgetful = Pick<KnownTables, 'forget'>;
 
-/** Kysely's SQLite dialect over `node:sqlite`, with three differences, all below. */
+/** Kysely's SQLite dialect runs over `node:sqlite`, with three differences, all below. */
 export class NodeSqliteDialect extends SqliteDialect {
   readonly #database: DatabaseSync;
   readonly #config: SqliteDialectConfig;
@@ -182,7 +182,7 @@ function preparedStatements(database: DatabaseSync, tables: Forgetful | undefine
   return { prepare: (sql) => statements.memo(sql), close: () => database.close() };
 }
 
-/** `changed`: told of each run. */
+/** `changed` is told of each run. */
 function adapt(statement: StatementSync, changed: Forgetful | undefined): SqliteStatement {
   const values = (parameters: readonly unknown[]) => {
     changed?.forget();

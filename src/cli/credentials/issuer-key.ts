@@ -1,7 +1,8 @@
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../../auth/tokens/issuer-key.ts';
 import { withDefault } from '../../config/options.ts';
 import { settings } from '../../config/settings.ts';
-import { dayMs, durationMs } from '../../config/value-types.ts';
+import { durationMs } from '../../config/value-types.ts';
+import { dayMs } from '../../kernel/clock.ts';
 import { type CliContext, type CommandGroup, write } from '../command.ts';
 import { credentialSettings, readCommandLine } from '../command-line.ts';
 import { requireCredentials } from './token.ts';
