@@ -11,7 +11,7 @@ interface Deps {
 }
 
 /** `NamespaceNotFound`. */
-export async function findNamespace(catalog: NamespaceCatalog, namespace: NamespacePath): Promise<NamespaceRecord> {
+async function findNamespace(catalog: NamespaceCatalog, namespace: NamespacePath): Promise<NamespaceRecord> {
   const record = await catalog.findNamespace(namespace);
   if (record !== undefined) return record;
   throw namespaceNotFound(namespace);
