@@ -111,6 +111,15 @@ describe('a watched branch', () => {
     assert.equal(seen(watch, 60, 100)?.job, 'compact');
   });
 
+  test('has no second index build within the time after which a table is quiet, beside its writers (P8)', () => {
+    const watch = watchAfter(1);
+    const planned = (nowMs: number) => watch.plan(lacking(2_000), 1, nowMs, false)?.job;
+    assert.equal(planned(0), 'index');
+    watch.succeeded('index', 100, 0);
+    watch.committed({ on: [] }, 4_000);
+    assert.deepEqual([planned(4_999), planned(5_000)], [undefined, 'index']);
+  });
+
   test('has no second attempt of what failed for a while, each time for twice as long (P8)', () => {
     const watch = watchAfter(60);
     assert.deepEqual(
