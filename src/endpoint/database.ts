@@ -114,7 +114,5 @@ export class Databases {
 }
 
 /** Node reads the bytes of a header as Latin-1, and clients write UTF-8. */
-const textOf = (header: string | string[] | undefined): string =>
-  Buffer.from(Array.isArray(header) ? header.join(', ') : (header ?? ''), 'latin1')
-    .toString('utf8')
-    .trim();
+const textOf = (header: string | string[] = ''): string =>
+  header === '' ? '' : Buffer.from(String(header), 'latin1').toString('utf8').trim();
