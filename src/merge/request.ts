@@ -5,7 +5,7 @@ import { type AbsentField, isNull } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import type { TableMaker, WrittenTable } from '../create/table-maker.ts';
+import type { TableMaker } from '../create/table-maker.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
 import { outcomeOf } from '../idempotency/noted-outcomes.ts';
@@ -13,7 +13,7 @@ import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { readDistinctKeys } from '../keys/key-columns.ts';
+import { type DistinctKeys, readDistinctKeys, readMemberKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
@@ -21,13 +21,16 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/table-writer.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
-import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
-import { type KeyedRows, readSourceKeys } from './source-keys.ts';
+import type { MergeFlags, MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
   const merging = new MergeRows(deps);
   return (command: MergeRowsCommand, scope: RequestScope): Promise<Replayable<MergeRowsResult>> =>
     deps.idempotency.once('merge_insert', command, scope, (keyed) => merging.run(command, scope, keyed));
+}
+
+interface KeyedRows extends DistinctKeys {
+  readonly chunk: IpcChunk;
 }
 
 /** A source that was received, fits its table and whose keys are in order. */
@@ -40,6 +43,12 @@ interface FittingSource extends ReadySource {
   readonly absent: readonly AbsentField[];
   /** The schema of the table, which the source fits. */
   readonly checked: Schema;
+}
+
+/** The source fits the columns of this table, which are another object once they may have changed, by these keys and flags. */
+interface Fit extends Pick<FittingSource, 'absent'> {
+  readonly table: Schema;
+  readonly by: string;
 }
 
 interface MergeRowsDeps {
@@ -58,6 +67,8 @@ interface MergeRowsDeps {
  */
 class MergeRows {
   readonly #deps: MergeRowsDeps;
+  /** Clients send the same schema again and again, which is one object then: what was found of each the last time. */
+  readonly #fits = new WeakMap<Schema, Fit>();
 
   constructor(deps: MergeRowsDeps) {
     this.#deps = deps;
@@ -80,9 +91,16 @@ class MergeRows {
     return this.#deps.metrics.writeStage('receive', async () => {
       await source.readFor(() => dataset.columns());
       const schema = await source.schema();
-      const table = await fittingSchema(dataset, (table) => requireFit(schema, table, { on, flags }));
-      const absent = fieldsToKeep(schema, table.schema, flags);
-      return { chunk: joinBatches(await wholeFitting(source, table)), checked: table.schema, absent };
+      let fit = this.#fits.get(schema);
+      const by = JSON.stringify([on, flags]);
+      const table = await fittingSchema(dataset, (table) => {
+        if (fit?.table === table && fit.by === by) return;
+        requireFit(schema, table, { on, flags });
+        fit = { table, by, absent: fieldsToKeep(schema, table, flags) };
+        this.#fits.set(schema, fit);
+      });
+      const chunk = joinBatches(await wholeFitting(source, table));
+      return { chunk, checked: table.schema, absent: fit?.absent ?? [] };
     });
   }
 
@@ -149,7 +167,11 @@ class MergeRows {
     const dataset = await access.lastSeen(created, undefined);
     const { schema, file } = await fittingSchema(dataset, (table) => requireFit(chunk.schema, table, command));
     if (nullBytesPerRow(chunk.schema, schema) > 0 || fitRows(chunk, schema, file) !== chunk) {
-      throw createdMeanwhile(declared);
+      throw new LancegateError(
+        'ConcurrentModification',
+        `table '${showTable(declared.ref)}' was created while the body arrived, with columns that it lacks; nothing was written`,
+        { retryAfterSeconds: 1 },
+      );
     }
     return this.#submit(created, command, { ...source, checked: schema, absent: [] }, scope);
   }
@@ -163,7 +185,9 @@ class MergeRows {
     await using creation = await this.#deps.maker.beginDeclared(declared);
     const written = await creation.write(once(chunk), scope.signal);
     scope.signal.throwIfAborted();
-    const result = allInserted(written);
+    const { transactionId, version, rows } = written;
+    const counts = { numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
+    const result = { transactionId, version, ...counts };
     await creation.publish(written, {
       operation: 'merge_insert',
       outcome: outcomeOf(result),
@@ -173,17 +197,19 @@ class MergeRows {
   }
 }
 
-const allInserted = ({ transactionId, version, rows }: WrittenTable): MergeRowsResult => ({
-  transactionId,
-  version,
-  numInsertedRows: rows,
-  numUpdatedRows: 0,
-  numDeletedRows: 0,
-  numAttempts: 1,
-});
-
 async function* once<Item>(item: Item): AsyncGenerator<Item> {
   yield item;
+}
+
+/** A key that is there twice is refused, unless the merge only deletes by source: then only counts which keys there are. */
+export async function readSourceKeys(
+  chunk: IpcChunk,
+  on: readonly FieldPath[],
+  { whenMatchedUpdateAll, whenNotMatchedInsertAll }: MergeFlags,
+  hasher: KeyHasher,
+): Promise<KeyedRows> {
+  if (whenMatchedUpdateAll === false && !whenNotMatchedInsertAll) return readMemberKeys(chunk, on, hasher);
+  return { chunk, ...(await readDistinctKeys(chunk, on, hasher)) };
 }
 
 /**
@@ -229,10 +255,3 @@ function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'
   if (resolveField(schema, path) !== undefined) return;
   throw new LancegateError('TableColumnNotFound', `on: the ${where} has no column ${formatFieldPath(path)}`);
 }
-
-const createdMeanwhile = ({ ref }: TableRecord): LancegateError =>
-  new LancegateError(
-    'ConcurrentModification',
-    `table '${showTable(ref)}' was created while the body arrived, with columns that it lacks; nothing was written`,
-    { retryAfterSeconds: 1 },
-  );

@@ -112,7 +112,8 @@ export class Committer {
       await this.#record(requests, counts);
       this.#measure(requests, made, by);
       for (const [index, [{ resolve }, each]] of paired(members, counts).entries()) {
-        if (index % answersPerTurn === answersPerTurn - 1) await setImmediate();
+        // So many are some 5 ms of work, after which requests of other tables have the event loop (P10).
+        if (index % 32 === 31) await setImmediate();
         resolve(each);
       }
       this.#notify(first, batch, made);
@@ -336,9 +337,6 @@ interface CountsOfBatch {
   readonly each: readonly WriteCounts[];
   readonly by: Counted['by'];
 }
-
-/** Some 5 ms of work, after which requests of other tables have the event loop (P10). */
-const answersPerTurn = 32;
 
 const transactionOf = (
   { transactionId: id, operation, table, branch }: WriteRequest,

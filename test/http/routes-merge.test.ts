@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { Field, Struct, Utf8, vectorFromArray } from 'apache-arrow';
+import { Field, Int32, Schema, Struct, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
@@ -89,6 +89,24 @@ describe('on: the field path by which rows match', () => {
     const body = stream({ id: [1], other: ['x'] });
     refused(await merge('mistakes', ['other'], body), 400, 12, /the table has no column other$/);
     refused(await merge('mistakes', ['note'], stream({ id: [1] })), 400, 12, /the source has no column note$/);
+  });
+
+  test('columns that fitted by one key are checked again by another, into another table, and with other flags', async () => {
+    await create('again');
+    const required = new Schema([new Field('id', new Int32(), true), new Field('must', new Int32(), false)]);
+    const rows = new Table(required, {
+      id: vectorFromArray([1], new Int32()),
+      must: vectorFromArray([1], new Int32()),
+    });
+    succeeded(await service.post('/v1/table/requires/create', Buffer.from(tableToIPC(rows, 'stream'))));
+    const body = stream({ id: [1] });
+    succeeded(await merge('again', ['id'], body));
+    refused(await merge('again', ['region'], body), 400, 12, /the source has no column region$/);
+    refused(await merge('requires', ['id'], body), 400, 20, /column must is missing in the source/);
+    const update =
+      '/v1/table/requires/merge_insert?on=id&when_matched_update_all=true&when_not_matched_insert_all=false';
+    succeeded(await service.post(update, body));
+    refused(await merge('requires', ['id'], body), 400, 20, /column must is missing in the source/);
   });
 
   test('a key that the source holds twice is named with its canonical path (P2)', async () => {
