@@ -7,7 +7,7 @@ import { decimalText, halfFloat, isText } from '../arrow/column/column-data.ts';
 import { canConcat, concatRows } from '../arrow/column/concat-rows.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, formatFieldPath, quoteSegment, shownCharacters } from '../arrow/schema/field-path.ts';
-import type { DataType, IpcChunk } from '../arrow/schema/schema.ts';
+import { castName, type DataType, type IpcChunk } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type KeyDigests, type KeyHasher, rowsPerSlice } from './key-hasher.ts';
 import { KeySet } from './key-table.ts';
@@ -202,35 +202,6 @@ function rawValue({ field: { type }, values }: KeyColumn, row: number): RawValue
   return integerAt(view, at, widthBytes, type.kind !== 'int' || type.signed);
 }
 
-const timeUnitNames = { s: 'Second', ms: 'Millisecond', us: 'Microsecond', ns: 'Nanosecond' } as const;
-
-/** The type as DataFusion's `arrow_cast` spells it. */
-function castName(type: DataType): string | undefined {
-  switch (type.kind) {
-    case 'float':
-      return `Float${type.bitWidth}`;
-    case 'decimal':
-      return `Decimal${type.bitWidth}(${type.precision}, ${type.scale})`;
-    case 'date':
-      return type.unit === 'day' ? 'Date32' : 'Date64';
-    case 'time':
-      return `Time${type.unit === 's' || type.unit === 'ms' ? 32 : 64}(${timeUnitNames[type.unit]})`;
-    case 'timestamp':
-      return `Timestamp(${timeUnitNames[type.unit]}, ${zoneName(type.timezone)})`;
-    case 'duration':
-      return `Duration(${timeUnitNames[type.unit]})`;
-    case 'fixed_size_binary':
-      return `FixedSizeBinary(${type.byteWidth})`;
-    default:
-      return undefined;
-  }
-}
-
-function zoneName(timezone: string | undefined): string {
-  if (timezone === undefined) return 'None';
-  if (/["'\\]/.test(timezone)) throw invalidInput('a time zone with quotes cannot be compared');
-  return `Some("${timezone}")`;
-}
 const hexLiteral = (bytes: Uint8Array): string => `X'${asBuffer(bytes).toString('hex')}'`;
 
 function floatText(value: number): string {
@@ -258,12 +229,12 @@ function plainLiteral(type: DataType, value: RawValue): string {
 function sqlLiteral(column: KeyColumn, row: number): string {
   const { type } = column.field;
   const literal = plainLiteral(type, rawValue(column, row));
+  const cast = castName(type);
   // A decimal of negative scale cannot be cast from a text, but from another decimal.
   if (type.kind === 'decimal' && type.scale < 0) {
     const whole = `arrow_cast(${literal}, 'Decimal${type.bitWidth}(${type.bitWidth === 128 ? 38 : 76}, 0)')`;
-    return `arrow_cast(${whole}, '${castName(type)}')`;
+    return `arrow_cast(${whole}, '${cast}')`;
   }
-  const cast = castName(type);
   return cast === undefined ? literal : `arrow_cast(${literal}, '${cast}')`;
 }
 

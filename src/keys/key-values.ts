@@ -5,7 +5,7 @@
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { bitAt, type ColumnData, type NestedColumn, readNestedColumn } from '../arrow/column/column-data.ts';
 import { type FieldPath, formatFieldPath, resolveFieldChain } from '../arrow/schema/field-path.ts';
-import { columnLayout, type DataType, type Field, type IpcChunk, typeName } from '../arrow/schema/schema.ts';
+import { columnLayout, type Field, type IpcChunk, typeName } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 
 export interface KeyColumn {
@@ -35,7 +35,7 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
   if (chain === undefined || field === undefined) {
     throw new LancegateError('TableColumnNotFound', `the source has no column ${shown}`);
   }
-  if (typesOfNoKey.has(field.type.kind))
+  if (kindsOfNoKey.includes(field.type.kind))
     throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
   if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
   try {
@@ -46,15 +46,7 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
   }
 }
 
-const typesOfNoKey = new Set<DataType['kind']>([
-  'null',
-  'list',
-  'large_list',
-  'fixed_size_list',
-  'map',
-  'struct',
-  'interval',
-]);
+const kindsOfNoKey: readonly string[] = ['null', 'list', 'large_list', 'fixed_size_list', 'map', 'struct', 'interval'];
 
 /** The engine reads the names of keys as SQL, but for those in structs, which never reach it. */
 const isMisread = ({ segments }: FieldPath): boolean => segments.length === 1 && /^\*$|"/.test(segments[0] ?? '');

@@ -4,7 +4,7 @@ import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import { formatFieldPath, refuseColumn } from './field-path.ts';
 import { absentFields, fittedSchema, isNull, targetOf } from './fitted-schema.ts';
-import { type DataType, type Field, type Schema, typeName } from './schema.ts';
+import { columnLayout, type Field, type Schema, typeName } from './schema.ts';
 import { isKnownZone } from './time-zones.ts';
 
 /** Columns that this service may add to what it hands the engine. */
@@ -65,7 +65,7 @@ function unstorableType(field: Field): string | undefined {
   if (type.kind === 'timestamp' && type.timezone !== undefined && !isKnownZone(type.timezone)) {
     return 'cannot be stored: its time zone must be a name that Lance knows, such as UTC or Europe/Berlin; cast one of a fixed offset to UTC';
   }
-  if (field.dictionary !== undefined && !dictionaryValues.has(type.kind)) {
+  if (field.dictionary !== undefined && !dictionaryValues.includes(type.kind)) {
     return 'cannot be stored: dictionaries hold texts, bytes, numbers or booleans';
   }
   if (type.kind === 'struct' && field.children.length === 0) return 'cannot be stored: it has no fields';
@@ -95,38 +95,16 @@ const isBlob = ({ metadata }: Field): boolean =>
   metadata.get(extensionName) === 'lance.blob.v2' || metadata.has('lance-encoding:blob');
 
 /** The engine panics on dictionaries of anything else. */
-const dictionaryValues: ReadonlySet<DataType['kind']> = new Set<DataType['kind']>([
-  'utf8',
-  'large_utf8',
-  'binary',
-  'large_binary',
-  'int',
-  'float',
-  'bool',
-]);
+const dictionaryValues: readonly string[] = ['utf8', 'large_utf8', 'binary', 'large_binary', 'int', 'float', 'bool'];
 
 /**
  * The engine panics on fixed-size lists of texts and the like. Of structs it stores them, and then no table that has another
  * column as well can be read ("columns of differing lengths").
  */
-function isListElement({ type, dictionary, children }: Field): boolean {
-  if (dictionary !== undefined) return false;
-  switch (type.kind) {
-    case 'bool':
-    case 'int':
-    case 'float':
-    case 'decimal':
-    case 'date':
-    case 'time':
-    case 'timestamp':
-    case 'duration':
-    case 'fixed_size_binary':
-      return true;
-    case 'fixed_size_list':
-      return children.every(isListElement);
-    default:
-      return false;
-  }
+function isListElement(field: Field): boolean {
+  if (field.dictionary !== undefined) return false;
+  if (field.type.kind === 'fixed_size_list') return field.children.every(isListElement);
+  return field.type.kind !== 'interval' && (columnLayout(field).valueBits ?? 0) > 0;
 }
 
 /** Refuses a field, also inside of another, whose type the engine does not store or clients cannot read back. */

@@ -2,28 +2,40 @@
  * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
  * reads it, `schema-rules.ts` compares it, and `operations/tables/lance-schema-json.ts` shows it to LanceDB clients.
  */
+import { invalidInput } from '../../kernel/errors.ts';
 import type { Blocks, IpcFile } from '../format/ipc-file.ts';
 
 export type TimeUnit = 's' | 'ms' | 'us' | 'ns';
 
-export type DataType =
-  | { readonly kind: 'null' | 'bool' | 'binary' | 'utf8' | 'large_binary' | 'large_utf8' }
-  | { readonly kind: 'int'; readonly bitWidth: 8 | 16 | 32 | 64; readonly signed: boolean }
-  | { readonly kind: 'float'; readonly bitWidth: 16 | 32 | 64 }
-  | {
-      readonly kind: 'decimal';
-      readonly bitWidth: 32 | 64 | 128 | 256;
-      readonly precision: number;
-      readonly scale: number;
-    }
-  | { readonly kind: 'date'; readonly unit: 'day' | 'ms' }
-  | { readonly kind: 'time'; readonly unit: TimeUnit }
-  | { readonly kind: 'timestamp'; readonly unit: TimeUnit; readonly timezone: string | undefined }
-  | { readonly kind: 'duration'; readonly unit: TimeUnit }
-  | { readonly kind: 'interval'; readonly unit: 'year_month' | 'day_time' | 'month_day_nano' }
-  | { readonly kind: 'fixed_size_binary'; readonly byteWidth: number }
-  | { readonly kind: 'list' | 'large_list' | 'struct' | 'map' }
-  | { readonly kind: 'fixed_size_list'; readonly listSize: number };
+/** What a type says besides its kind. */
+interface TypeDetails {
+  readonly null: Plain;
+  readonly bool: Plain;
+  readonly binary: Plain;
+  readonly utf8: Plain;
+  readonly large_binary: Plain;
+  readonly large_utf8: Plain;
+  readonly int: { readonly bitWidth: 8 | 16 | 32 | 64; readonly signed: boolean };
+  readonly float: { readonly bitWidth: 16 | 32 | 64 };
+  readonly decimal: { readonly bitWidth: 32 | 64 | 128 | 256; readonly precision: number; readonly scale: number };
+  readonly date: { readonly unit: 'day' | 'ms' };
+  readonly time: { readonly unit: TimeUnit };
+  readonly timestamp: { readonly unit: TimeUnit; readonly timezone: string | undefined };
+  readonly duration: { readonly unit: TimeUnit };
+  readonly interval: { readonly unit: 'year_month' | 'day_time' | 'month_day_nano' };
+  readonly fixed_size_binary: { readonly byteWidth: number };
+  readonly list: Plain;
+  readonly large_list: Plain;
+  readonly struct: Plain;
+  readonly map: Plain;
+  readonly fixed_size_list: { readonly listSize: number };
+}
+
+type Plain = Readonly<Record<never, never>>;
+type Kind = keyof TypeDetails;
+
+export type DataTypeOf<Of extends Kind> = { [Each in Of]: { readonly kind: Each } & TypeDetails[Each] }[Of];
+export type DataType = DataTypeOf<Kind>;
 
 export interface Dictionary {
   readonly id: bigint;
@@ -46,50 +58,6 @@ export interface Schema {
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-function valueTypeName(type: DataType, children: readonly Field[]): string {
-  switch (type.kind) {
-    case 'int':
-      return `${type.signed ? 'int' : 'uint'}${type.bitWidth}`;
-    case 'float':
-      return `float${type.bitWidth}`;
-    case 'decimal':
-      return `decimal${type.bitWidth}(${type.precision}, ${type.scale})`;
-    case 'date':
-      return type.unit === 'day' ? 'date32' : 'date64';
-    case 'time':
-    case 'duration':
-    case 'interval':
-      return `${type.kind}(${type.unit})`;
-    case 'timestamp':
-      return type.timezone === undefined ? `timestamp(${type.unit})` : `timestamp(${type.unit}, ${type.timezone})`;
-    case 'fixed_size_binary':
-      return `fixed_size_binary(${type.byteWidth})`;
-    case 'fixed_size_list':
-      return `fixed_size_list<${children.map(typeName).join()}>(${type.listSize})`;
-    case 'list':
-    case 'large_list':
-    case 'map':
-      return `${type.kind}<${children.map(typeName).join()}>`;
-    case 'struct':
-      return `struct<${children.map((child) => `${child.name}: ${typeName(child)}`).join(', ')}>`;
-    case 'null':
-    case 'bool':
-    case 'binary':
-    case 'utf8':
-    case 'large_binary':
-    case 'large_utf8':
-      return type.kind;
-  }
-}
-
-/** Such as `int64`, `timestamp(us, UTC)`, `list<utf8>`, `dictionary<int8, utf8>`. */
-export function typeName(field: Field): string {
-  const name = valueTypeName(field.type, field.children);
-  if (field.dictionary === undefined) return name;
-  const { signed, bitWidth } = field.dictionary.index;
-  return `dictionary<${signed ? 'int' : 'uint'}${bitWidth}, ${name}>`;
-}
-
 /** Which buffers a column has, in their order: the bitmap of its NULLs, its offsets, its values. Then come its children. */
 interface ColumnLayout {
   /** Only a column of type null has none, nor any other buffer. */
@@ -108,58 +76,102 @@ const layout = (offsetBytes: 0 | 4 | 8, valueBits: number | undefined, childValu
   valueBits,
   childValues,
 });
-const fixed = (widthBytes: number): ColumnLayout => layout(0, 8 * widthBytes);
 const list = (offsetBytes: 4 | 8): ColumnLayout => ({ ...layout(offsetBytes, undefined), childValues: undefined });
 
-const intervalBytes = { year_month: 4, day_time: 8, month_day_nano: 16 } as const;
-
-function valueLayout(type: DataType): ColumnLayout {
-  switch (type.kind) {
-    case 'null':
-      return { ...layout(0, undefined), hasBitmap: false };
-    case 'bool':
-      return layout(0, 1);
-    case 'int':
-    case 'float':
-    case 'decimal':
-      return fixed(type.bitWidth / 8);
-    case 'date':
-      return fixed(type.unit === 'day' ? 4 : 8);
-    case 'time':
-      return fixed(type.unit === 's' || type.unit === 'ms' ? 4 : 8);
-    case 'timestamp':
-    case 'duration':
-      return fixed(8);
-    case 'interval':
-      return fixed(intervalBytes[type.unit]);
-    case 'fixed_size_binary':
-      return fixed(type.byteWidth);
-    case 'utf8':
-    case 'binary':
-      return layout(4, 0);
-    case 'large_utf8':
-    case 'large_binary':
-      return layout(8, 0);
-    case 'list':
-    case 'map':
-      return list(4);
-    case 'large_list':
-      return list(8);
-    case 'fixed_size_list':
-      return layout(0, undefined, type.listSize);
-    case 'struct':
-      return layout(0, undefined, 1);
-  }
+interface KindFacts<Type> {
+  readonly layout: (type: Type) => ColumnLayout;
+  /** Shows the type in messages. Without it, the kind is shown. */
+  readonly name?: (type: Type, children: readonly Field[]) => string;
+  /** Spells the type as DataFusion's `arrow_cast` does, for kinds whose literals in SQL are of another type. */
+  readonly cast?: (type: Type) => string;
 }
+
+const intervalBytes = { year_month: 4, day_time: 8, month_day_nano: 16 } as const;
+const timeBits = ({ unit }: { readonly unit: TimeUnit }): 32 | 64 => (unit === 's' || unit === 'ms' ? 32 : 64);
+const castUnits = { s: 'Second', ms: 'Millisecond', us: 'Microsecond', ns: 'Nanosecond' } as const;
+const intName = ({ bitWidth, signed }: Dictionary['index']): string => `${signed ? 'int' : 'uint'}${bitWidth}`;
+const withUnit = ({ kind, unit }: { readonly kind: string; readonly unit: string }): string => `${kind}(${unit})`;
+const withElement = ({ kind }: { readonly kind: string }, children: readonly Field[]): string =>
+  `${kind}<${children.map(typeName).join()}>`;
+
+const kinds: { readonly [Each in Kind]: KindFacts<DataTypeOf<Each>> } = {
+  null: { layout: () => ({ ...layout(0, undefined), hasBitmap: false }) },
+  bool: { layout: () => layout(0, 1) },
+  int: { layout: ({ bitWidth }) => layout(0, bitWidth), name: intName },
+  float: {
+    layout: ({ bitWidth }) => layout(0, bitWidth),
+    name: ({ bitWidth }) => `float${bitWidth}`,
+    cast: ({ bitWidth }) => `Float${bitWidth}`,
+  },
+  decimal: {
+    layout: ({ bitWidth }) => layout(0, bitWidth),
+    name: ({ bitWidth, precision, scale }) => `decimal${bitWidth}(${precision}, ${scale})`,
+    cast: ({ bitWidth, precision, scale }) => `Decimal${bitWidth}(${precision}, ${scale})`,
+  },
+  date: {
+    layout: ({ unit }) => layout(0, unit === 'day' ? 32 : 64),
+    name: ({ unit }) => (unit === 'day' ? 'date32' : 'date64'),
+    cast: ({ unit }) => (unit === 'day' ? 'Date32' : 'Date64'),
+  },
+  time: {
+    layout: (type) => layout(0, timeBits(type)),
+    name: withUnit,
+    cast: (type) => `Time${timeBits(type)}(${castUnits[type.unit]})`,
+  },
+  timestamp: {
+    layout: () => layout(0, 64),
+    name: ({ unit, timezone }) => `timestamp(${unit}${timezone === undefined ? '' : `, ${timezone}`})`,
+    cast: ({ unit, timezone }) => `Timestamp(${castUnits[unit]}, ${zoneName(timezone)})`,
+  },
+  duration: { layout: () => layout(0, 64), name: withUnit, cast: ({ unit }) => `Duration(${castUnits[unit]})` },
+  interval: { layout: ({ unit }) => layout(0, 8 * intervalBytes[unit]), name: withUnit },
+  utf8: { layout: () => layout(4, 0) },
+  binary: { layout: () => layout(4, 0) },
+  large_utf8: { layout: () => layout(8, 0) },
+  large_binary: { layout: () => layout(8, 0) },
+  fixed_size_binary: {
+    layout: ({ byteWidth }) => layout(0, 8 * byteWidth),
+    name: ({ byteWidth }) => `fixed_size_binary(${byteWidth})`,
+    cast: ({ byteWidth }) => `FixedSizeBinary(${byteWidth})`,
+  },
+  list: { layout: () => list(4), name: withElement },
+  map: { layout: () => list(4), name: withElement },
+  large_list: { layout: () => list(8), name: withElement },
+  fixed_size_list: {
+    layout: ({ listSize }) => layout(0, undefined, listSize),
+    name: (type, children) => `${withElement(type, children)}(${type.listSize})`,
+  },
+  struct: {
+    layout: () => layout(0, undefined, 1),
+    name: (_, children) => `struct<${children.map((child) => `${child.name}: ${typeName(child)}`).join(', ')}>`,
+  },
+};
+
+function zoneName(timezone: string | undefined): string {
+  if (timezone === undefined) return 'None';
+  if (/["'\\]/.test(timezone)) throw invalidInput('a time zone with quotes cannot be compared');
+  return `Some("${timezone}")`;
+}
+
+const factsOf = <Of extends Kind>(type: DataTypeOf<Of>): KindFacts<DataTypeOf<Of>> => kinds[type.kind];
+
+/** Such as `int64`, `timestamp(us, UTC)`, `list<utf8>`, `dictionary<int8, utf8>`. */
+export function typeName({ type, children, dictionary }: Field): string {
+  const name = factsOf(type).name?.(type, children) ?? type.kind;
+  return dictionary === undefined ? name : `dictionary<${intName(dictionary.index)}, ${name}>`;
+}
+
+/** The type as `arrow_cast` spells it; undefined where a literal in SQL is of the type already. */
+export const castName = (type: DataType): string | undefined => factsOf(type).cast?.(type);
 
 /** A dictionary-encoded column lies in its batches as its indices. */
 export const columnLayout = ({ dictionary, type }: Field): ColumnLayout =>
-  dictionary === undefined ? valueLayout(type) : fixed(dictionary.index.bitWidth / 8);
+  dictionary === undefined ? factsOf(type).layout(type) : layout(0, dictionary.index.bitWidth);
 
-/** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
-/** The element of a list or a vector. */
+/** Takes the element of a list or a vector. */
 export const elementOf = <Part>({ children }: { readonly children: readonly Part[] }): Part => children[0]!;
 
+/** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
 export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>
   dictionary === undefined ? children : [];
 
