@@ -18,7 +18,7 @@ import {
 } from '../arrow/format/message.ts';
 import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
 import { mostFields, readSchemaTable } from '../arrow/schema/read-schema.ts';
-import type { DataType, Field } from '../arrow/schema/schema.ts';
+import { type DataType, type Field, valuesField } from '../arrow/schema/schema.ts';
 import { dictionaryMessage } from '../arrow/stream/joined-dictionaries.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { paired } from '../kernel/paired.ts';
@@ -180,10 +180,9 @@ class PlainRows {
     const all = withChildren(this.#fields);
     this.#views = new Set(all.filter((_, i) => isView[i]).map(({ type }) => type));
     this.#values = new Map(
-      all.flatMap((field) => {
-        const values = { ...field, dictionary: undefined, nullable: true };
-        return field.dictionary === undefined ? [] : [[field.dictionary.id, values] as const];
-      }),
+      all.flatMap((field) =>
+        field.dictionary === undefined ? [] : [[field.dictionary.id, valuesField(field)] as const],
+      ),
     );
     this.schemaMessage = schemaOfFields([...schema.tables(1)], schema);
   }
@@ -223,10 +222,8 @@ class PlainRows {
     const field = this.#values.get(id);
     const batch = header.table(1);
     if (field === undefined || batch === undefined) throw invalidInput('no column uses it, or it has no values');
-    const count = batch.length(0, 'the number of values');
-    const plan = new BatchPlan();
-    for (const data of this.#read(batch, body, [field])) plan.addColumn(field, [{ data, runs: allRows(count) }]);
-    const message = bytesOfMessage(dictionaryMessage(id, plan.message(count), isDelta));
+    const slices = this.#read(batch, body, [field]).map((data) => ({ data, runs: allRows(data.length) }));
+    const message = bytesOfMessage(dictionaryMessage(id, field, slices, isDelta).message);
     this.#dictionaries.set(id, [...(isDelta ? (this.#dictionaries.get(id) ?? []) : []), message]);
   }
 

@@ -9,7 +9,7 @@ import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.
 import { asBuffer, bytesOfMessage } from '../arrow/format/ipc-file.ts';
 import { type FlatTable, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
-import { elementOf, type Field, type Schema, typeName } from '../arrow/schema/schema.ts';
+import { elementOf, type Field, type Schema, typeName, valuesField } from '../arrow/schema/schema.ts';
 import { paired } from '../kernel/paired.ts';
 import { cellOf } from '../rows/answers/cell-text.ts';
 import { TextOut } from '../rows/answers/text-out.ts';
@@ -88,7 +88,7 @@ class FittingColumns {
     const known = this.#dictionaries.get(id);
     const column = this.#columns.find(({ from }) => from.dictionary?.id === id);
     if (known === undefined || column === undefined) return false;
-    known.splice(0, known.length, ...readBatch(values, [{ ...column.from, dictionary: undefined, nullable: true }]));
+    known.splice(0, known.length, ...readBatch(values, [valuesField(column.from)]));
     return true;
   }
 

@@ -253,7 +253,7 @@ export function keptRows(keep: Uint8Array): RowRuns {
 }
 
 /** These rows, in this order. */
-export function rowsInOrder(rows: Int32Array): RowRuns {
+export function rowsInOrder(rows: Int32Array | readonly number[]): RowRuns {
   const starts: number[] = [];
   const ends: number[] = [];
   for (const row of rows) {
@@ -290,19 +290,9 @@ export class RowPlaces<Batch = number> {
     const placed: PlacedRuns<Batch>[] = [];
     for (let from = 0, end = 0; from < places.length; from = end) {
       const batch = places[from]?.[0];
-      const [starts, ends]: [number[], number[]] = [[], []];
-      for (; end < places.length && places[end]?.[0] === batch; end++) {
-        const row = places[end]?.[1] ?? 0;
-        if (batch !== undefined && ends.at(-1) === row) ends[ends.length - 1] = row + 1;
-        else {
-          starts.push(row);
-          ends.push(row + 1);
-        }
-      }
-      placed.push({
-        batch,
-        runs: { starts: Uint32Array.from(starts), ends: Uint32Array.from(ends), rows: end - from },
-      });
+      const rows: number[] = [];
+      for (; end < places.length && places[end]?.[0] === batch; end++) rows.push(places[end]?.[1] ?? 0);
+      placed.push({ batch, runs: rowsInOrder(rows) });
     }
     this.placed = placed;
   }

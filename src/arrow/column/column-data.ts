@@ -6,9 +6,26 @@
 import { isUtf8 } from 'node:buffer';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
+import type { Block, IpcFile } from '../format/ipc-file.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
-import { bytesOfBits, childrenOf, columnLayout, type DataType, type Field, type IpcChunk } from '../schema/schema.ts';
-import { type BatchBuffers, type BatchNode, bytesOfView, noBytes, noViews, openBatch } from './batch-buffers.ts';
+import {
+  bytesOfBits,
+  childrenOf,
+  columnLayout,
+  type DataType,
+  type Field,
+  type IpcChunk,
+  valuesField,
+} from '../schema/schema.ts';
+import {
+  type BatchBuffers,
+  type BatchNode,
+  bytesOfView,
+  noBytes,
+  noViews,
+  openBatch,
+  openDictionary,
+} from './batch-buffers.ts';
 
 /** Bit `i` of an Arrow bitmap is bit `i % 8`, counted from the lowest, of byte `i / 8`. */
 export const bitAt = (bitmap: Uint8Array, index: number): boolean => ((bitmap[index >> 3]! >> (index & 7)) & 1) === 1;
@@ -110,7 +127,8 @@ class BatchCursor {
     const offsets = offsetBytes === 0 ? noOffsets : readOffsets(packed, offsetBytes, length, limit);
     if (isText(field.type) && offsetBytes > 0) requireUtf8(bytes, offsets);
     const column = { length, validity, bytes, offsets, children };
-    for (const [child, data] of paired(fields, children)) requireValues(child, data, field, column);
+    for (const [child, data] of paired(fields, children))
+      if (hasUnexpectedNull(child, data, field, column)) throw unexpectedNull();
     return column;
   }
 
@@ -177,14 +195,15 @@ function valueOfView(views: DataView, at: number, length: number, buffers: reado
 
 const isNull = ({ validity }: ColumnData, index: number): boolean => validity !== undefined && !bitAt(validity, index);
 
-/** A field declared without NULL may hold one only in a struct or fixed-size list that is NULL itself. */
-export function requireValues(field: Field, data: ColumnData, parent: Field, around: ColumnData): void {
-  if (field.nullable || data.validity === undefined) return;
+/** Whether a field declared without NULL holds one, other than in a struct or a fixed-size list that is NULL itself. */
+export function hasUnexpectedNull(field: Field, data: ColumnData, parent: Field, around: ColumnData): boolean {
+  if (field.nullable || data.validity === undefined) return false;
   const { childValues } = columnLayout(parent);
-  if (childValues === undefined) throw unexpectedNull();
+  if (childValues === undefined) return true;
   for (let i = 0; i < data.length; i++) {
-    if (isNull(data, i) && !isNull(around, Math.floor(i / childValues))) throw unexpectedNull();
+    if (isNull(data, i) && !isNull(around, Math.floor(i / childValues))) return true;
   }
+  return false;
 }
 
 const unexpectedNull = () => invalidInput('it holds a NULL where its schema has none');
@@ -216,6 +235,13 @@ export function readBatch(batch: BatchBuffers, fields: readonly Field[], views =
   const cursor = new BatchCursor(batch, views);
   return fields.map((field) => readColumn(cursor, field));
 }
+
+/** The values of a dictionary-encoded column, in as many parts as the file has of its dictionary. */
+export const readDictionary = (file: IpcFile, dictionaries: readonly Block[], field: Field): readonly ColumnData[] =>
+  dictionaries
+    .map((block) => openDictionary(file, block))
+    .filter(({ id }) => id === field.dictionary?.id)
+    .flatMap(({ values }) => readBatch(values, [valuesField(field)]));
 
 /** One column, perhaps inside structs, and the bits of those structs and its own; none where nothing is NULL. */
 export interface NestedColumn {

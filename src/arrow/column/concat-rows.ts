@@ -41,17 +41,17 @@ const mostValues = ({ decodedBytes, batches, schema }: IpcChunk): number =>
 
 const isPlain = ({ dictionary, children }: Field): boolean => dictionary === undefined && children.every(isPlain);
 
-/** What the first schema declares without NULL, the other must not declare with it. */
-const isNoLooser = (first: Field, other: Field): boolean =>
-  (first.nullable || !other.nullable) && paired(first.children, other.children).every((pair) => isNoLooser(...pair));
-
-/** Metadata can make another type of one, as Arrow's extension types do, so it must agree. */
-const sameMetadata = (first: Field, other: Field): boolean =>
+/**
+ * What the first schema declares without NULL, the other must not declare with it. Metadata can make another type of one, as Arrow's
+ * extension types do, so it must agree.
+ */
+const sameDeclared = (first: Field, other: Field): boolean =>
+  (first.nullable || !other.nullable) &&
   isDeepStrictEqual(first.metadata, other.metadata) &&
-  paired(first.children, other.children).every((pair) => sameMetadata(...pair));
+  paired(first.children, other.children).every((pair) => sameDeclared(...pair));
 
 const sameColumn = (first: Field, other: Field): boolean =>
-  first.name === other.name && sameType(first, other) && isNoLooser(first, other) && sameMetadata(first, other);
+  first.name === other.name && sameType(first, other) && sameDeclared(first, other);
 
 const sameColumns = (first: readonly Field[], others: readonly Field[]): boolean =>
   first.length === others.length && paired(first, others).every((pair) => sameColumn(...pair));

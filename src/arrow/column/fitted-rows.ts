@@ -11,12 +11,13 @@ import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
 import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
+import { addOffsets } from '../schema/copied-schema.ts';
 import { refuseColumn } from '../schema/field-path.ts';
 import { absentFields, childNamed, fittedSchema, isFitted, isNull } from '../schema/fitted-schema.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
 import { bytesOfBits, childrenOf, columnLayout, type Field, type IpcChunk, type Schema } from '../schema/schema.ts';
 import { allRows, BatchPlan } from './batch-plan.ts';
-import { type ColumnData, readColumns, requireValues } from './column-data.ts';
+import { type ColumnData, hasUnexpectedNull, readColumns } from './column-data.ts';
 
 export const isEncoded = ({ dictionary, children }: Field): boolean =>
   dictionary !== undefined || children.some(isEncoded);
@@ -73,7 +74,7 @@ class Filler {
         return nulls(child, data.length, child.nullable);
       }
       const made = this.#fit(values, own, child, inner);
-      requireNoNull(child, made, target, data, inner);
+      if (hasUnexpectedNull(child, made, target, data)) throw unexpectedNull(inner);
       return made;
     });
     return { ...data, children };
@@ -97,21 +98,6 @@ class Filler {
 
 const unexpectedNull = (path: readonly string[]): LancegateError =>
   refuseColumn(path, 'holds a NULL, and the table does not allow it');
-
-function requireNoNull(
-  field: Field,
-  data: ColumnData,
-  parent: Field,
-  around: ColumnData,
-  path: readonly string[],
-): void {
-  try {
-    requireValues(field, data, parent, around);
-  } catch (error) {
-    if (!(error instanceof LancegateError)) throw error;
-    throw unexpectedNull(path);
-  }
-}
 
 /** A field without NULL has none inside a struct that is NULL: what it holds there counts for nothing. */
 export function nulls(field: Field, length: number, hasNulls = true): ColumnData {
@@ -161,12 +147,6 @@ const metadataOfField = 6;
 
 const named = (tables: Iterable<FlatTable>): ReadonlyMap<string, FlatTable> =>
   new Map([...tables].map((table) => [table.text(nameOfField) ?? '', table]));
-
-function addOffsets(builder: Builder, offsets: readonly number[]): number {
-  builder.startVector(4, offsets.length, 4);
-  for (const offset of offsets.toReversed()) builder.addOffset(offset);
-  return builder.endVector();
-}
 
 /** A schema message that was copied into `builder`, so that its parts can be pointed at. */
 class CopiedSchema {

@@ -47,16 +47,9 @@ class FrameDecoder {
     this.#output = new Uint8Array(size);
   }
 
-  decode(): Uint8Array {
-    while (this.#in < this.#input.length) this.#frame();
-    if (this.#out !== this.#output.length)
-      throw malformed(`${this.#out} bytes where ${this.#output.length} are declared`);
-    return this.#output;
-  }
-
-  /** A block without a frame. */
-  decodeBlock(): Uint8Array {
-    this.#sequences(this.#input.length, 0);
+  decode(isBlock: boolean): Uint8Array {
+    if (isBlock) this.#sequences(this.#input.length, 0);
+    else while (this.#in < this.#input.length) this.#frame();
     if (this.#out !== this.#output.length)
       throw malformed(`${this.#out} bytes where ${this.#output.length} are declared`);
     return this.#output;
@@ -155,7 +148,9 @@ class FrameDecoder {
 }
 
 /** `size` comes from the stream; the caller has checked it against a budget. */
-export const decodeLz4Frame = (input: Uint8Array, size: number): Uint8Array => new FrameDecoder(input, size).decode();
+export const decodeLz4Frame = (input: Uint8Array, size: number): Uint8Array =>
+  new FrameDecoder(input, size).decode(false);
 
+/** A block without a frame, as Parquet has them. */
 export const decodeLz4Block = (input: Uint8Array, size: number): Uint8Array =>
-  new FrameDecoder(input, size).decodeBlock();
+  new FrameDecoder(input, size).decode(true);

@@ -16,11 +16,15 @@ export function schemaOfFields(fields: readonly FlatTable[], schema?: FlatTable)
   const offsets = fields.map((field) => copyOf(field) - field.at);
   const metadata = schema?.vector(2, 4).at ?? 0;
   const metadataAt = schema === undefined || metadata === 0 ? 0 : copyOf(schema) - (metadata - 4);
-  builder.startVector(4, offsets.length, 4);
-  for (const offset of offsets.toReversed()) builder.addOffset(offset);
-  const vector = builder.endVector();
+  const vector = addOffsets(builder, offsets);
   builder.startObject(4);
   builder.addFieldOffset(1, vector, 0);
   builder.addFieldOffset(2, metadataAt, 0);
   return finishMessage(builder, 'schema', builder.endObject(), 0);
+}
+
+export function addOffsets(builder: Builder, offsets: readonly number[]): number {
+  builder.startVector(4, offsets.length, 4);
+  for (const offset of offsets.toReversed()) builder.addOffset(offset);
+  return builder.endVector();
 }

@@ -171,6 +171,9 @@ export const columnLayout = ({ dictionary, type }: Field): ColumnLayout =>
 /** Takes the element of a list or a vector. */
 export const elementOf = <Part>({ children }: { readonly children: readonly Part[] }): Part => children[0]!;
 
+/** The values of a dictionary-encoded column are a column of their own, in which there may be NULL. */
+export const valuesField = (field: Field): Field => ({ ...field, dictionary: undefined, nullable: true });
+
 /** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
 export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>
   dictionary === undefined ? children : [];

@@ -5,11 +5,10 @@
 
 import { invalidInput } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
-import { openBatch, openDictionary } from '../column/batch-buffers.ts';
-import { BatchPlan, RowPlaces, type Slices } from '../column/batch-plan.ts';
-import { bitAt, type ColumnData, readBatch } from '../column/column-data.ts';
+import { RowPlaces, type Slices } from '../column/batch-plan.ts';
+import { bitAt, type ColumnData, readColumns, readDictionary } from '../column/column-data.ts';
 import type { MessageToWrite } from '../format/ipc-file.ts';
-import { childrenOf, columnLayout, type Dictionary, type Field, type IpcChunk } from '../schema/schema.ts';
+import { childrenOf, columnLayout, type Dictionary, type Field, type IpcChunk, valuesField } from '../schema/schema.ts';
 import { dictionaryMessage } from './joined-dictionaries.ts';
 import { indexesOf, keyOfValue, readIndex, writeIndex } from './unified-dictionary.ts';
 
@@ -32,14 +31,10 @@ export class EncodedColumns {
 
   /** The columns of a chunk of which `canEncode` holds, batch by batch. */
   read(chunk: IpcChunk): readonly { readonly rows: number; readonly columns: readonly ColumnData[] }[] {
-    const { fields } = chunk.schema;
-    const batches = chunk.batches.map((block) => {
-      const batch = openBatch(chunk.file, block);
-      return { rows: batch.rows, columns: readBatch(batch, fields) };
-    });
+    const batches = readColumns(chunk);
     if (chunk.dictionaries.length === 0) return batches;
     for (const { columns } of batches)
-      for (const [field, data] of paired(fields, columns)) this.#remember(chunk, field, data, new Map());
+      for (const [field, data] of paired(chunk.schema.fields, columns)) this.#remember(chunk, field, data, new Map());
     return batches;
   }
 
@@ -52,19 +47,11 @@ export class EncodedColumns {
     const { dictionary } = field;
     for (const [child, inner] of paired(childrenOf(field), data.children)) this.#remember(chunk, child, inner, known);
     if (dictionary === undefined) return;
-    const values = known.get(dictionary.id) ?? valuesOf(chunk, field, dictionary.id);
+    const values = known.get(dictionary.id) ?? readDictionary(chunk.file, chunk.dictionaries, field);
     known.set(dictionary.id, values);
     this.#values.set(data, values);
   }
 }
-
-const valuesOf = (chunk: IpcChunk, field: Field, id: bigint): Values =>
-  chunk.dictionaries
-    .map((block) => openDictionary(chunk.file, block))
-    .filter((dictionary) => dictionary.id === id)
-    .flatMap(({ values }) => readBatch(values, [plain(field)]));
-
-const plain = (field: Field): Field => ({ ...field, dictionary: undefined, nullable: true });
 
 interface NewDictionary {
   readonly values: Field;
@@ -85,7 +72,7 @@ export class Encoding {
 
   /** The same rows of a dictionary-encoded column, with their indexes in the dictionary of the result. Throws `DictionaryFull`. */
   readonly encode = (field: Field, dictionary: Dictionary, slices: Slices): Slices => {
-    const made = this.#made.get(dictionary.id) ?? { values: plain(field), indexes: new Map(), places: [] };
+    const made = this.#made.get(dictionary.id) ?? { values: valuesField(field), indexes: new Map(), places: [] };
     this.#made.set(dictionary.id, made);
     return slices.map(({ data, runs }) => {
       const values = this.#read.get(data);
@@ -107,12 +94,10 @@ export class Encoding {
   /** The dictionaries of the columns that were encoded. */
   messages(): readonly { readonly message: MessageToWrite; readonly bytes: number }[] {
     return [...this.#made].map(([id, { values, places }]) => {
-      const plan = new BatchPlan();
-      plan.addColumn(
-        values,
-        new RowPlaces(places).placed.flatMap(({ batch, runs }) => (batch === undefined ? [] : [{ data: batch, runs }])),
+      const slices = new RowPlaces(places).placed.flatMap(({ batch, runs }) =>
+        batch === undefined ? [] : [{ data: batch, runs }],
       );
-      return { message: dictionaryMessage(id, plan.message(places.length), false), bytes: plan.bytes };
+      return dictionaryMessage(id, values, slices);
     });
   }
 }

@@ -2,12 +2,12 @@ import { hash } from 'node:crypto';
 import { Builder } from 'flatbuffers';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { type BatchBuffers, openDictionary } from '../column/batch-buffers.ts';
-import { allRows, BatchPlan } from '../column/batch-plan.ts';
+import { allRows, BatchPlan, type Slices } from '../column/batch-plan.ts';
 import { readBatch } from '../column/column-data.ts';
 import type { Block, IpcFile, MessageToWrite } from '../format/ipc-file.ts';
 import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
 import { formatFieldPath } from '../schema/field-path.ts';
-import { childrenOf, columnLayout, type Dictionary, type Field, type Schema } from '../schema/schema.ts';
+import { childrenOf, columnLayout, type Dictionary, type Field, type Schema, valuesField } from '../schema/schema.ts';
 
 /** All dictionaries of one result together. */
 const mostBytes = 64 << 20;
@@ -73,15 +73,10 @@ export class JoinedDictionaries {
   *messages(): Generator<MessageToWrite, void, void> {
     for (const { dictionary, values } of uniqueById(this.#encoded)) {
       const parts = [...(this.#parts.get(dictionary.id)?.values() ?? [])];
-      const plan = new BatchPlan();
-      plan.addColumn(
-        values,
-        parts.flatMap((part) =>
-          readBatch(part.values, [values]).map((data) => ({ data, runs: allRows(part.values.rows) })),
-        ),
+      const slices = parts.flatMap((part) =>
+        readBatch(part.values, [values]).map((data) => ({ data, runs: allRows(data.length) })),
       );
-      const rows = parts.reduce((sum, part) => sum + part.values.rows, 0);
-      yield dictionaryMessage(dictionary.id, plan.message(rows), false);
+      yield dictionaryMessage(dictionary.id, values, slices).message;
     }
   }
 
@@ -108,7 +103,7 @@ function encodedIn(schema: Schema): readonly Encoded[] {
     buffer += Number(hasBitmap) + Number(offsetBytes > 0);
     if (dictionary !== undefined) {
       const name = formatFieldPath({ segments: path });
-      found.push({ name, dictionary, values: { ...field, dictionary: undefined, nullable: true }, buffer });
+      found.push({ name, dictionary, values: valuesField(field), buffer });
     }
     buffer += Number(valueBits !== undefined);
     for (const child of childrenOf(field)) visit(child, [...path, child.name]);
@@ -141,8 +136,11 @@ function shiftIndices(bytes: Uint8Array, { index }: Dictionary, by: number): voi
   for (let i = 0; i < count; i++) indices[i] = indices[i]! + by;
 }
 
-/** The message of a dictionary around the table of a record batch's message. */
-export function dictionaryMessage(id: bigint, message: MessageToWrite, isDelta: boolean): MessageToWrite {
+/** The message of a dictionary with these values, and the bytes of its buffers. A delta extends the one before. */
+export function dictionaryMessage(id: bigint, values: Field, slices: Slices, isDelta = false) {
+  const plan = new BatchPlan();
+  plan.addColumn(values, slices);
+  const message = plan.message(slices.reduce((sum, { runs }) => sum + runs.rows, 0));
   const metadata = message.head.subarray(prefixBytes);
   const batch = FlatTable.root(metadata).table(2);
   if (batch === undefined) throw new LancegateError('Internal', 'a message without a header');
@@ -153,5 +151,5 @@ export function dictionaryMessage(id: bigint, message: MessageToWrite, isDelta: 
   builder.addFieldOffset(1, copy - batch.at, 0);
   builder.addFieldInt8(2, Number(isDelta), 0);
   const head = finishMessage(builder, 'dictionary batch', builder.endObject(), message.bodyLength);
-  return { ...message, head };
+  return { message: { ...message, head }, bytes: plan.bytes };
 }

@@ -57,9 +57,7 @@ export class UnifiedDictionary {
     }
     const runs = keptRows(keep);
     if (runs.rows === 0) return undefined;
-    const plan = new BatchPlan();
-    plan.addColumn(this.#values, [{ data, runs }]);
-    return { message: dictionaryMessage(this.#id, plan.message(runs.rows), true), bytes: plan.bytes };
+    return dictionaryMessage(this.#id, this.#values, [{ data, runs }], true);
   }
 
   /** In the file; undefined where the present dictionary has no such index. */

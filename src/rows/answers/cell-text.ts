@@ -4,7 +4,7 @@
  */
 import { bitAt, type ColumnData, decimalText, halfFloat } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
-import { type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
+import { type DataType, elementOf, type Field, valuesField } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import type { VectorText } from '../answer-form.ts';
@@ -154,7 +154,7 @@ function fixedList(field: Field, size: number, data: ColumnData, context: CellCo
 }
 
 function encoded(field: Field, width: number, data: ColumnData, context: CellContext): Cell {
-  const values = { ...field, dictionary: undefined, nullable: true };
+  const values = valuesField(field);
   const parts = context.valuesOf(field).map((part) => ({ length: part.length, value: cellOf(values, part, context) }));
   const bytes = asBuffer(data.bytes);
   const indexAt = (row: number): number =>

@@ -1,6 +1,6 @@
 /** Results as rows of JSON, NDJSON or CSV (RFC 4180), in parts as they come: no more than one batch is held. */
-import { openBatch, openDictionary } from '../../arrow/column/batch-buffers.ts';
-import { type ColumnData, readBatch } from '../../arrow/column/column-data.ts';
+import { openBatch } from '../../arrow/column/batch-buffers.ts';
+import { readBatch, readDictionary } from '../../arrow/column/column-data.ts';
 import { type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
 import { readSchemaTable } from '../../arrow/schema/read-schema.ts';
 import { type Field, typeName } from '../../arrow/schema/schema.ts';
@@ -56,11 +56,7 @@ export class RowText {
     const fields = all.filter(isShown);
     if (!this.#isBegun) this.#out.raw(Buffer.from(this.#head(fields)));
     this.#isBegun = true;
-    const valuesOf = (field: Field): readonly ColumnData[] =>
-      dictionaries
-        .map((block) => openDictionary(file, block))
-        .filter(({ id }) => id === field.dictionary?.id)
-        .flatMap(({ values }) => readBatch(values, [{ ...field, dictionary: undefined, nullable: true }]));
+    const valuesOf = (field: Field) => readDictionary(file, dictionaries, field);
     for (const block of batches) {
       const batch = openBatch(file, block);
       const cells = paired(all, readBatch(batch, all)).flatMap(([field, data]) =>

@@ -1,7 +1,14 @@
 /** Given of a client's rows as columns of Arrow, of types that are given. A value that does not fit is refused with its place. */
 import { type ColumnData, setBit } from '../../arrow/column/column-data.ts';
 import { formatFieldPath } from '../../arrow/schema/field-path.ts';
-import { bytesOfBits, columnLayout, type DataType, elementOf, type Field } from '../../arrow/schema/schema.ts';
+import {
+  bytesOfBits,
+  columnLayout,
+  type DataType,
+  elementOf,
+  type Field,
+  valuesField,
+} from '../../arrow/schema/schema.ts';
 import { invalidInput, type LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { base64, type WriteValue, writerOf } from './fixed-writers.ts';
@@ -177,7 +184,7 @@ export class ColumnMaker {
       places.set(value, place);
       return place;
     });
-    const values: Field = { ...field, dictionary: undefined, nullable: true };
+    const values = valuesField(field);
     const distinct = { ...given, values: [...places.keys()], rowOf: (index: number) => given.rowOf(firsts[index]!) };
     this.dictionaries.set(dictionary.id, { field: values, data: this.#column(values, distinct, isText) });
     const type: DataType = { kind: 'int', ...dictionary.index };

@@ -162,9 +162,7 @@ export class RowConversion {
       plan.addColumn(field, [{ data: maker.column(field, values), runs: allRows(rows.length) }]);
     }
     for (const [id, { field, data }] of maker.dictionaries) {
-      const ofDictionary = new BatchPlan();
-      ofDictionary.addColumn(field, [{ data, runs: allRows(data.length) }]);
-      yield bytesOfMessage(dictionaryMessage(id, ofDictionary.message(data.length), false));
+      yield bytesOfMessage(dictionaryMessage(id, field, [{ data, runs: allRows(data.length) }]).message);
     }
     yield bytesOfMessage(plan.message(rows.length));
   }
