@@ -7,7 +7,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { BatchBuffers, checkBatch } from '../arrow/column/batch-buffers.ts';
 import { allRows, BatchPlan, rowsBetween } from '../arrow/column/batch-plan.ts';
 import { type ColumnData, readBatch } from '../arrow/column/column-data.ts';
-import { type Block, bytesOfMessage, endMarker, readFooter } from '../arrow/format/ipc-file.ts';
+import { type Block, bytesOfMessage, readFooter } from '../arrow/format/ipc-file.ts';
 import {
   continuation,
   type FlatTable,
@@ -23,6 +23,7 @@ import { dictionaryMessage } from '../arrow/stream/joined-dictionaries.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { paired } from '../kernel/paired.ts';
 import type { InputFile } from './input-file.ts';
+import { messageBehind, PieceReader } from './message-pieces.ts';
 import type { RowMessage } from './row-messages.ts';
 
 /** A dictionary or a batch. */
@@ -37,13 +38,10 @@ interface SentRows {
   readonly messages: AsyncIterable<SentMessage>;
 }
 
-/** Some writers align by four bytes; all that is sent is written anew. */
-const messageOfFile = (metadata: Buffer): Message => readMessage(metadata, 4);
-
 /** `InvalidInput` says which batch or dictionary is at fault. */
 export async function* messagesOfArrow(input: Pick<InputFile, 'path' | 'pieces'>): AsyncGenerator<RowMessage> {
   await using handle = input.path === undefined ? undefined : await open(input.path);
-  const pieces = new PieceReader(input.pieces());
+  const pieces = new PieceReader(input.pieces(), 'the file ends within it');
   const head = await pieces.take(prefixBytes);
   const isFile = head.subarray(0, magicAtEnd.length).equals(magicAtEnd);
   const { schema, messages } = isFile
@@ -64,26 +62,17 @@ export async function* messagesOfArrow(input: Pick<InputFile, 'path' | 'pieces'>
 }
 
 async function rowsOfStream(pieces: PieceReader, head: Buffer): Promise<SentRows> {
-  const first = await nextOfStream(pieces, head);
+  const first = await messageBehind(head, pieces);
   if (first?.kind !== 'schema') throw invalidInput('it does not begin with a schema');
   return { schema: first.header, messages: restOfStream(pieces) };
 }
 
 async function* restOfStream(pieces: PieceReader): AsyncGenerator<SentMessage> {
   for (;;) {
-    const message = await nextOfStream(pieces, await pieces.take(prefixBytes));
+    const message = await messageBehind(await pieces.take(prefixBytes), pieces);
     if (message === undefined) return;
     yield message;
   }
-}
-
-/** undefined at the end. */
-async function nextOfStream(pieces: PieceReader, prefix: Buffer): Promise<SentMessage | undefined> {
-  if (prefix.length === 0 || prefix.equals(endMarker)) return undefined;
-  if (prefix.length < prefixBytes || prefix.readInt32LE(0) !== continuation)
-    throw invalidInput('no message begins where the next one should');
-  const message = messageOfFile(await pieces.takeAll(prefix.readUInt32LE(4)));
-  return { ...message, body: await pieces.takeAll(message.bodyLength) };
 }
 
 interface FileBytes {
@@ -121,42 +110,9 @@ async function* listed({ length, read }: FileBytes, blocks: readonly Block[]): A
     const end = offset + metaLength + bodyLength;
     if (metaLength < prefixBytes || end > length) throw invalidInput('the footer says that it lies outside the file');
     const head = await read(offset, metaLength);
-    const message = messageOfFile(head.subarray(head.readInt32LE(0) === continuation ? prefixBytes : 4));
+    const message = readMessage(head.subarray(head.readInt32LE(0) === continuation ? prefixBytes : 4), 4);
     if (message.bodyLength !== bodyLength) throw invalidInput('the footer says another length of it');
     yield { ...message, body: await read(offset + metaLength, bodyLength), readShare: end / length };
-  }
-}
-
-/** The bytes of a pipe, so many at a time. */
-class PieceReader {
-  readonly #pieces: AsyncIterator<Uint8Array>;
-  #pending: Uint8Array = new Uint8Array(0);
-
-  constructor(pieces: AsyncIterable<Uint8Array>) {
-    this.#pieces = pieces[Symbol.asyncIterator]();
-  }
-
-  /** Fewer at the end. */
-  async take(length: number): Promise<Buffer> {
-    const parts: Uint8Array[] = [];
-    for (let left = length; left > 0; ) {
-      if (this.#pending.length === 0) {
-        const { done, value } = await this.#pieces.next();
-        if (done) break;
-        this.#pending = value;
-      }
-      const part = this.#pending.subarray(0, left);
-      this.#pending = this.#pending.subarray(part.length);
-      parts.push(part);
-      left -= part.length;
-    }
-    return Buffer.concat(parts);
-  }
-
-  async takeAll(length: number): Promise<Buffer> {
-    const bytes = await this.take(length);
-    if (bytes.length < length) throw invalidInput('the file ends within it');
-    return bytes;
   }
 }
 

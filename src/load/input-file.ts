@@ -24,6 +24,8 @@ export interface InputFile extends AsyncDisposable {
   readonly bytesRead: number;
   /** The text, all pieces but the last as long as each other, whatever the reads were. */
   pieces(): AsyncIterable<Uint8Array>;
+  /** What was read of a file that `isReadTwice` comes once more. */
+  rewind(): void;
 }
 
 const pieceBytes = 64 << 10;
@@ -38,6 +40,7 @@ export interface SaidOfFile {
 interface InputPlace extends SaidOfFile {
   readonly name: string;
   readonly path: string | undefined;
+  readonly isReadTwice?: boolean;
   readonly stdin: AsyncIterable<Uint8Array>;
 }
 
@@ -56,37 +59,7 @@ export async function openInput({ stdin, ...input }: InputPlace): Promise<InputF
   }
 }
 
-/** A pipe whose beginning is read twice: `first` keeps what is read of it, and `second` has that and the rest once `first` is left. */
-export function readTwice(pipe: InputFile): { readonly first: InputFile; readonly second: InputFile } {
-  const { name, path, format, delimiter, totalBytes } = pipe;
-  const source = pipe.pieces()[Symbol.asyncIterator]();
-  const kept: Uint8Array[] = [];
-  const fileOf = (pieces: () => AsyncIterable<Uint8Array>): InputFile => ({
-    ...{ name, path, format, delimiter, totalBytes, pieces },
-    get bytesRead() {
-      return pipe.bytesRead;
-    },
-    [Symbol.asyncDispose]: () => pipe[Symbol.asyncDispose](),
-  });
-  const rest = async function* (): AsyncGenerator<Uint8Array> {
-    for (let next = await source.next(); !next.done; next = await source.next()) yield next.value;
-  };
-  const first = fileOf(async function* () {
-    for await (const piece of rest()) {
-      kept.push(piece);
-      yield piece;
-    }
-  });
-  const second = fileOf(async function* () {
-    yield* kept.splice(0);
-    yield* rest();
-  });
-  return { first, second };
-}
-
-interface InputSource extends SaidOfFile {
-  readonly name: string;
-  readonly path: string | undefined;
+interface InputSource extends Omit<InputPlace, 'stdin'> {
   readonly source: AsyncIterable<Uint8Array>;
   readonly totalBytes: number | undefined;
   readonly handle: FileHandle | undefined;
@@ -102,15 +75,17 @@ class Input implements InputFile {
   readonly #handle: FileHandle | undefined;
   readonly #source: AsyncIterator<Uint8Array>;
   #isPacked = false;
-  /** Looked at already. */
+  /** These pieces of the source were taken, and come next. */
   readonly #first: Uint8Array[] = [];
+  #kept: Uint8Array[] | undefined;
 
-  constructor({ name, path, delimiter, source, totalBytes, handle }: InputSource) {
+  constructor({ name, path, delimiter, source, totalBytes, handle, isReadTwice }: InputSource) {
     this.name = name;
     this.path = path;
     this.delimiter = delimiter ?? (extensionOf(name) === '.tsv' ? '\t' : ',');
     this.totalBytes = totalBytes;
     this.#handle = handle;
+    this.#kept = isReadTwice ? [] : undefined;
     this.#source = this.#unpacked(this.#counted(source))[Symbol.asyncIterator]();
   }
 
@@ -157,8 +132,18 @@ class Input implements InputFile {
   }
 
   async *#all(): AsyncGenerator<Uint8Array> {
-    yield* this.#first.splice(0);
-    for (let next = await this.#source.next(); !next.done; next = await this.#source.next()) yield next.value;
+    for (;;) {
+      const first = this.#first.shift();
+      const { done, value } = first === undefined ? await this.#source.next() : { done: false, value: first };
+      if (done) return;
+      this.#kept?.push(value);
+      yield value;
+    }
+  }
+
+  rewind(): void {
+    this.#first.unshift(...(this.#kept ?? []));
+    this.#kept = undefined;
   }
 
   async *#counted(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {

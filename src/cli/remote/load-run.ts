@@ -10,7 +10,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Some } from '../../kernel/some.ts';
 import { freeMemory } from '../../load/free-memory.ts';
-import { type InputFile, openInput, readTwice, type SaidOfFile } from '../../load/input-file.ts';
+import { type InputFile, openInput, type SaidOfFile } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
@@ -25,7 +25,11 @@ export type LoadMode =
   | { readonly kind: 'upsert'; readonly on: readonly string[] }
   | { readonly kind: 'append' | 'replace' };
 
-export const inputOf = (name: string, said: SaidOfFile, { cwd, stdin }: CliContext): Promise<InputFile> =>
+export const inputOf = (
+  name: string,
+  said: SaidOfFile & { readonly isReadTwice?: boolean },
+  { cwd, stdin }: CliContext,
+): Promise<InputFile> =>
   openInput({ name, path: name === '-' ? undefined : resolve(cwd, name), stdin, ...said }).catch((cause: unknown) => {
     throw fileFault(`${name} cannot be read`, cause);
   });
@@ -180,13 +184,14 @@ export class Load {
   /** Those of the first file, which a new table gets. */
   async #columnsOfFile(): Promise<{ readonly schema: Buffer; readonly columns: Schema }> {
     const { files, types, said, context } = this.#parts;
-    const opened = await inputOf(files[0], said, context);
-    const { first, second } = files[0] === '-' ? readTwice(opened) : { first: opened, second: undefined };
-    this.#pipe = second;
-    await using _closed = second === undefined ? opened : undefined;
+    const isPipe = files[0] === '-';
+    const input = await inputOf(files[0], { ...said, isReadTwice: isPipe }, context);
+    if (isPipe) this.#pipe = input;
+    await using _closed = isPipe ? undefined : input;
     const leftOut: string[] | undefined = this.#leftOut && []; // the rows are read again
-    for await (const { bytes } of messagesOfFile(first, { types, leftOut })) {
+    for await (const { bytes } of messagesOfFile(input, { types, leftOut })) {
       const schema = Buffer.from(bytes);
+      input.rewind();
       return { schema, columns: schemaOfMessage(schema) };
     }
     throw new CliError(`${files[0]} has no columns`);

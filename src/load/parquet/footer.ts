@@ -61,13 +61,13 @@ export class ParquetFooter {
   readonly columns: readonly ParquetColumn[];
   readonly groups: readonly RowGroup[];
   readonly #metadata: Thrift;
-  readonly #arrowSchema: ArrowSchema | undefined;
+  readonly #arrowFields: ReturnType<typeof arrowFieldsOf>;
 
   private constructor(metadata: Thrift) {
     this.#metadata = metadata;
     this.columns = columnsOf(metadata.structs(2));
     this.groups = metadata.structs(4).map(groupOf);
-    this.#arrowSchema = ArrowSchema.of(metadata);
+    this.#arrowFields = arrowFieldsOf(metadata);
   }
 
   static read(file: number, fileBytes: number): ParquetFooter {
@@ -80,8 +80,8 @@ export class ParquetFooter {
 
   /** Whether some of the columns can be read without the others. */
   get canBeDivided(): boolean {
-    const { fields = this.columns.length } = this.#arrowSchema ?? {};
-    return fields === this.columns.length && this.#arrowSchema?.isUnknown !== true;
+    const fields = this.#arrowFields;
+    return fields === undefined || (fields !== 'damaged' && fields.length === this.columns.length);
   }
 
   /** A file without rows, which has all columns and what is said of them. */
@@ -96,11 +96,16 @@ export class ParquetFooter {
     const columns = this.columns.slice(first, end);
     const elements = [root.withInt32(5, columns.length), ...columns.flatMap((column) => column.elements)];
     const said = this.#metadata.only(1, 6).withStructs(2, elements).withInt64(3, rows);
-    const keyed = isWhole
-      ? this.#metadata.only(5)
-      : Thrift.empty.withStructs(5, this.#arrowSchema?.keyValues(first, end) ?? []);
+    const keyed = isWhole ? this.#metadata.only(5) : Thrift.empty.withStructs(5, this.#keyValues(first, end));
     const { group, bytes } = groupWith(rows, leaves);
     return fileOf(said.with(keyed).withStructs(4, [group]), bytes);
+  }
+
+  /** The fields of some columns point into a copy of the message that they are in. */
+  #keyValues(first: number, end: number): readonly Thrift[] {
+    if (this.#arrowFields === undefined || this.#arrowFields === 'damaged') return [];
+    const value = schemaOfFields(this.#arrowFields.slice(first, end)).toString('base64');
+    return [Thrift.empty.withBytes(1, Buffer.from(keyOfArrowSchema)).withBytes(2, Buffer.from(value))];
   }
 }
 
@@ -206,39 +211,14 @@ export function sizeOf(struct: Thrift, id: number): number {
   return size;
 }
 
-/** What Arrow's writers keep beside the schema of Parquet: the types that it cannot say. */
-class ArrowSchema {
-  readonly #message: Buffer | undefined;
-  readonly #fields: readonly FlatTable[];
-
-  private constructor(message: Buffer | undefined, fields: readonly FlatTable[]) {
-    this.#message = message;
-    this.#fields = fields;
-  }
-
-  static of(metadata: Thrift): ArrowSchema | undefined {
-    const entry = metadata.structs(5).find((each) => each.bytes(1)?.toString() === keyOfArrowSchema);
-    if (entry === undefined) return undefined;
-    const message = asBuffer(Uint8Array.from(Buffer.from(entry.bytes(2)?.toString() ?? '', 'base64')));
-    try {
-      const { header } = readMessage(message.subarray(prefixBytes));
-      return new ArrowSchema(message.subarray(prefixBytes), [...header.tables(1)]);
-    } catch {
-      return new ArrowSchema(undefined, []); // compensated: the columns are read together, and the decoder says what it makes of it
-    }
-  }
-
-  get fields(): number {
-    return this.#fields.length;
-  }
-
-  get isUnknown(): boolean {
-    return this.#message === undefined;
-  }
-
-  /** For a file with the columns from `first` to before `end`. Their fields point into a copy of the message. */
-  keyValues(first: number, end: number): readonly Thrift[] {
-    const value = schemaOfFields(this.#fields.slice(first, end)).toString('base64');
-    return [Thrift.empty.withBytes(1, Buffer.from(keyOfArrowSchema)).withBytes(2, Buffer.from(value))];
+/** The fields that Arrow's writers keep beside the schema of Parquet, of types that it cannot say; `damaged` where they cannot be read. */
+function arrowFieldsOf(metadata: Thrift): readonly FlatTable[] | 'damaged' | undefined {
+  const entry = metadata.structs(5).find((each) => each.bytes(1)?.toString() === keyOfArrowSchema);
+  if (entry === undefined) return undefined;
+  const message = asBuffer(Uint8Array.from(Buffer.from(entry.bytes(2)?.toString() ?? '', 'base64')));
+  try {
+    return [...readMessage(message.subarray(prefixBytes)).header.tables(1)];
+  } catch {
+    return 'damaged'; // compensated: the columns are read together, and the decoder says what it makes of it
   }
 }

@@ -4,25 +4,8 @@
  */
 import { invalidInput } from '../../kernel/errors.ts';
 
-type Type = 'boolean' | 'int8' | 'int16' | 'int32' | 'int64' | 'double' | 'binary' | 'list' | 'set' | 'struct' | 'uuid';
-
-/** By their numbers. That of a boolean, where it is no element of a list, is its value. */
-const typeByNumber = new Map<number, Type>([
-  [1, 'boolean'],
-  [2, 'boolean'],
-  [3, 'int8'],
-  [4, 'int16'],
-  [5, 'int32'],
-  [6, 'int64'],
-  [7, 'double'],
-  [8, 'binary'],
-  [9, 'list'],
-  [10, 'set'],
-  [12, 'struct'],
-  [13, 'uuid'],
-]);
+/** The numbers of the types that are written. */
 const written = { int32: 5, int64: 6, binary: 8, list: 9, struct: 12 } as const;
-const bytesOfFixed = { int8: 1, double: 8, uuid: 16 } as const;
 const deepest = 32;
 const longestVarint = 10;
 
@@ -50,10 +33,6 @@ export class Thrift {
       values.set(id, { type, bytes: bytes.subarray(from, walk.at) });
     }
     return { struct: new Thrift(values), length: walk.at };
-  }
-
-  has(id: number): boolean {
-    return this.#values.has(id);
   }
 
   number(id: number): number | undefined {
@@ -153,33 +132,39 @@ class Walk {
     }
   }
 
+  /** The types stand here by their numbers. That of a boolean, where it is no element of a list, is its value. */
   skip(type: number, depth: number): void {
     if (depth > deepest) throw invalidInput('it is nested too deep');
-    const kind = typeByNumber.get(type);
-    switch (kind) {
-      case undefined:
-        throw invalidInput(`a value of the unknown type ${type}`);
-      case 'boolean':
+    switch (type) {
+      case 1:
+      case 2: // booleans
         break;
-      case 'int16':
-      case 'int32':
-      case 'int64':
+      case 3: // int8
+        this.#pass(1);
+        break;
+      case 4: // int16, and those of 32 and 64 bits
+      case 5:
+      case 6:
         this.#varint();
         break;
-      case 'int8':
-      case 'double':
-      case 'uuid':
-        this.#pass(bytesOfFixed[kind]);
+      case 7: // double
+        this.#pass(8);
         break;
-      case 'binary':
+      case written.binary:
         this.binary();
         break;
-      case 'list':
-      case 'set':
+      case written.list:
+      case 10: // set
         this.#skipList(depth);
         break;
-      case 'struct':
+      case written.struct:
         for (const [, each] of this.fields()) this.skip(each, depth + 1);
+        break;
+      case 13: // uuid
+        this.#pass(16);
+        break;
+      default:
+        throw invalidInput(`a value of the unknown type ${type}`);
     }
   }
 
@@ -203,9 +188,8 @@ class Walk {
 
   #skipList(depth: number): void {
     const { type, length } = this.listHead();
-    const isBoolean = typeByNumber.get(type) === 'boolean';
     for (let i = 0; i < length; i += 1) {
-      if (isBoolean) this.#pass(1);
+      if (type === 1 || type === 2) this.#pass(1);
       else this.skip(type, depth + 1);
     }
   }
