@@ -86,7 +86,7 @@ const orderOfSubRooms = {
   'http/routes': ['operators'],
   rows: ['answers', 'bodies'],
   load: ['parquet'],
-  cli: ['remote', 'credentials', 'doctor'],
+  cli: ['remote', 'doctor'],
 };
 
 /** Rules that name no folder find nothing in it. */

@@ -5,8 +5,8 @@ import { listOf, type ValueType } from '../config/value-types.ts';
 import { messagesOfFile } from '../load/messages-of-file.ts';
 import { streamOf } from '../load/row-messages.ts';
 import { columnOfType, columnTypeNames } from '../rows/bodies/column-type.ts';
-import { type Command, write } from './command.ts';
-import { readCommandLine } from './command-line.ts';
+import { write } from './command.ts';
+import { commandOf } from './command-line.ts';
 import { inputOf } from './remote/load-run.ts';
 
 export const typeAssignment: ValueType<Field> = {
@@ -28,19 +28,18 @@ const options = {
   }),
 };
 
-export const arrowCommand: Command = {
-  name: 'arrow',
-  positionals: 'FILE',
-  summary:
-    'Converts a file of JSON, newline-delimited JSON, CSV, Arrow or Parquet into an Arrow IPC stream. FILE may be `-`.',
-  options: Object.values(options),
-
-  async run(args, context) {
-    const line = readCommandLine({ options, settingNames: [], positionals: ['FILE'] }, args, context);
-    await using input = await inputOf(line.positionals[0], { format: undefined }, context);
+export const arrowCommand = commandOf(
+  {
+    name: 'arrow',
+    positionals: ['FILE'],
+    summary:
+      'Converts a file of JSON, newline-delimited JSON, CSV, Arrow or Parquet into an Arrow IPC stream. FILE may be `-`.',
+    options,
+  },
+  async ({ options: { types }, positionals: [file] }, context) => {
+    await using input = await inputOf(file, { format: undefined }, context);
     const messages: Uint8Array[] = [];
-    for await (const { bytes } of messagesOfFile(input, { types: line.options.types }))
-      messages.push(Buffer.from(bytes));
+    for await (const { bytes } of messagesOfFile(input, { types })) messages.push(Buffer.from(bytes));
     await write(context.stdout, streamOf(messages));
   },
-};
+);

@@ -1,24 +1,27 @@
+/** Commands by tables of what they take: the help of a command, what completes it, and how its line is read follow from one. */
 import { parseArguments } from '../config/arguments.ts';
 import { clientVariables } from '../config/environment.ts';
 import { type Found, type OptionTable, type OptionValues, readOptions } from '../config/options.ts';
 import { type ConfigReading, readConfig } from '../config/read-config.ts';
 import { type SettingName, settings } from '../config/settings.ts';
-import { entriesOf } from '../kernel/paired.ts';
 import type { Some } from '../kernel/some.ts';
-import { type CliContext, UsageError } from './command.ts';
+import { type CliContext, type Command, UsageError } from './command.ts';
 
-/** What a command takes on its command line. */
-interface CommandSyntax<Options extends OptionTable, Names extends readonly string[]> {
-  /** Its own, which are no settings. */
+interface CommandTable<Options extends OptionTable, Names extends readonly string[]> {
+  readonly name: string;
+  readonly summary: string;
+  /** The options that are no settings. */
   readonly options: Options;
-  /** Settings it takes as flags; all of them are read from the environment. */
-  readonly settingNames: readonly SettingName[];
-  /** Names of the positionals; one in brackets may be absent, and one with `…` behind it may be several. */
+  /** The settings that help names, and that the command takes as flags; all are read from the environment. */
+  readonly settings?: readonly SettingName[];
+  /** The command takes the other settings too, and its summary says so in the place of their flags. */
+  readonly takesAllSettings?: true;
+  /** A positional in brackets may be absent, and one with `…` behind it may be several. */
   readonly positionals?: Names;
 }
 
-/** What stands at the names of the syntax. */
-export type Positionals<Names extends readonly string[]> = Names extends readonly [
+/** What stands at the names of the positionals. */
+type Positionals<Names extends readonly string[]> = Names extends readonly [
   infer First extends string,
   ...infer Others extends readonly string[],
 ]
@@ -29,7 +32,7 @@ export type Positionals<Names extends readonly string[]> = Names extends readonl
       : readonly [string, ...Positionals<Others>]
   : readonly [];
 
-interface CommandLine<Options, Names extends readonly string[]> {
+export interface CommandLine<Options, Names extends readonly string[]> {
   readonly options: OptionValues<Options>;
   /** By option: `--url`, `LANCEGATE_URL`, `default`. */
   readonly sources: Readonly<Record<string, string>>;
@@ -37,29 +40,37 @@ interface CommandLine<Options, Names extends readonly string[]> {
   readonly positionals: Positionals<Names>;
 }
 
-/** Where credentials are. */
+/** The settings that say where credentials are. */
 export const credentialSettings = ['dataFolder', 'catalogUrl', 'catalogPasswordFile'] as const;
 
-export const allSettingNames: readonly SettingName[] = entriesOf(settings).map(([name]) => name);
+export function commandOf<Options extends OptionTable, const Names extends readonly string[] = readonly []>(
+  table: CommandTable<Options, Names>,
+  run: (line: CommandLine<Options, Names>, context: CliContext) => Promise<void>,
+): Command {
+  const { name, summary, options, settings: shown = [], takesAllSettings, positionals = [] } = table;
+  return {
+    name,
+    summary,
+    positionals: positionals.join(' '),
+    options: [...Object.values(options), ...shown.map((each) => settings[each])],
+    ...(takesAllSettings && { takesAllSettings }),
+    run: async (args, context) => run(readCommandLine(table, args, context), context),
+  };
+}
 
 /** Reads arguments and environment; throws one `UsageError` with everything that is wrong in either. */
-export function readCommandLine<Options extends OptionTable, const Names extends readonly string[] = readonly []>(
-  syntax: CommandSyntax<Options, Names>,
+function readCommandLine<Options extends OptionTable, const Names extends readonly string[]>(
+  { options, settings: shown = [], takesAllSettings, positionals: expected }: CommandTable<Options, Names>,
   args: readonly string[],
   context: CliContext,
 ): CommandLine<Options, Names> {
-  const taken = [...syntax.settingNames.map((name) => settings[name]), ...Object.values(syntax.options)];
-  const { flags, positionals, problems } = parseArguments(args, taken);
-  const own = readOptions(syntax.options, ({ flag }) => flags.get(flag) ?? inEnvironment(flag, context), context.cwd);
+  const taken = takesAllSettings ? Object.values(settings) : shown.map((name) => settings[name]);
+  const { flags, positionals, problems } = parseArguments(args, [...taken, ...Object.values(options)]);
+  const own = readOptions(options, ({ flag }) => flags.get(flag) ?? inEnvironment(flag, context), context.cwd);
   const readTextFile = (path: string): string => context.readFile(path).toString('utf8');
   const { env, cwd, machine } = context;
   const reading = readConfig({ flags, env, cwd, machine, readTextFile });
-  const all = [
-    ...problems,
-    ...positionalProblems(syntax.positionals ?? [], positionals),
-    ...own.problems,
-    ...reading.problems,
-  ];
+  const all = [...problems, ...positionalProblems(expected ?? [], positionals), ...own.problems, ...reading.problems];
   if (all.length > 0) throw new UsageError(all);
   return { options: own.values, sources: own.sources, reading, positionals: positionals as Positionals<Names> };
 }

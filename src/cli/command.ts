@@ -16,7 +16,7 @@ interface CommandWords {
 }
 
 export interface Command extends CommandWords {
-  /** What stands between the name and the flags, such as `TABLE`. */
+  /** Stands between the name and the flags, such as `TABLE`. */
   readonly positionals?: string;
   /** Flags for the help text. */
   readonly options: readonly Option<unknown>[];

@@ -82,15 +82,14 @@ function candidates(before: readonly string[], commands: Commands): readonly str
   if (first === 'help') return rest.length === 0 ? commands.map(({ name }) => name) : [];
   const found = commands.find((command) => command.name === first || ('alias' in command && command.alias === first));
   if (found === undefined) return [];
-  if (!('run' in found)) return candidatesIn(found, rest);
-  const flags = flagsOf(found, rest.at(-1));
-  return rest.length === 0 ? [...wordsIn(found.positionals ?? ''), ...flags] : flags;
-}
-
-function candidatesIn({ commands }: CommandGroup, [verb, ...rest]: readonly string[]): readonly string[] {
-  if (verb === undefined) return [...commands.map(({ name }) => name), '--help'];
-  const found = commands.find(({ name }) => name === verb);
-  return found === undefined ? [] : flagsOf(found, rest.at(-1));
+  if ('run' in found) {
+    const flags = flagsOf(found, rest.at(-1));
+    return rest.length === 0 ? [...wordsIn(found.positionals ?? ''), ...flags] : flags;
+  }
+  const [verb, ...others] = rest;
+  if (verb === undefined) return [...found.commands.map(({ name }) => name), '--help'];
+  const command = found.commands.find(({ name }) => name === verb);
+  return command === undefined ? [] : flagsOf(command, others.at(-1));
 }
 
 function flagsOf(command: Command, previous: string | undefined): readonly string[] {

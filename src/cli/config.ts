@@ -6,8 +6,8 @@ import {
 } from '../config/describe-config.ts';
 import { optional, withDefault } from '../config/options.ts';
 import { boolean, httpUrl } from '../config/value-types.ts';
-import { CliError, type Command, write } from './command.ts';
-import { allSettingNames, readCommandLine } from './command-line.ts';
+import { CliError, write } from './command.ts';
+import { commandOf } from './command-line.ts';
 import { printable } from './remote/printed-rows.ts';
 import { serviceClient, serviceOptions } from './remote/service-client.ts';
 
@@ -29,16 +29,15 @@ const options = {
   }),
 };
 
-export const configCommand: Command = {
-  name: 'config',
-  summary:
-    'Prints the effective configuration and where each value comes from, of a running service by --url; secrets are masked. Takes all flags of serve.',
-  options: Object.values(options),
-  takesAllSettings: true,
-
-  async run(args, context) {
-    const syntax = { options, settingNames: allSettingNames };
-    const { options: given, sources, reading } = readCommandLine(syntax, args, context);
+export const configCommand = commandOf(
+  {
+    name: 'config',
+    summary:
+      'Prints the effective configuration and where each value comes from, of a running service by --url; secrets are masked. Takes all flags of serve.',
+    options,
+    takesAllSettings: true,
+  },
+  async ({ options: given, sources, reading }, context) => {
     if (given.markdown) return write(context.stdout, configurationMarkdown());
     if (given.check) return write(context.stdout, 'the settings fit together\n');
     // LANCEGATE_URL alone does not change what `config` means.
@@ -50,7 +49,7 @@ export const configCommand: Command = {
     if (!Array.isArray(said.settings)) throw new CliError(`what answers at ${service.url} is no lancegate service`);
     await write(context.stdout, showConfig(said.settings.map(printableSetting)));
   },
-};
+);
 
 /** Another program may answer. */
 const printableSetting = ({ flag, value, source }: EffectiveSetting): EffectiveSetting => ({

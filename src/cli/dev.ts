@@ -9,7 +9,7 @@ import type { Config } from '../config/settings.ts';
 import { boolean } from '../config/value-types.ts';
 import { dayMs } from '../kernel/clock.ts';
 import { type CliContext, type Command, write } from './command.ts';
-import { allSettingNames, readCommandLine } from './command-line.ts';
+import { commandOf } from './command-line.ts';
 import { ServiceClient } from './remote/service-client.ts';
 import { tableRoute } from './remote/table-commands.ts';
 import { type StartService, serveUntilStopped } from './serve.ts';
@@ -25,26 +25,26 @@ const options = {
   }),
 };
 
-export const devCommand = (startService: StartService): Command => ({
-  name: 'dev',
-  summary:
-    'Runs the service to try it out: on a terminal it makes an API key, and prints it with commands to paste. Takes all flags of serve.',
-  options: Object.values(options),
-  takesAllSettings: true,
-
-  async run(args, context) {
-    const syntax = { options, settingNames: allSettingNames };
-    const { options: given, reading } = readCommandLine(syntax, args, context);
-    const config = reading.values;
-    const isShown = context.stdout.isTTY === true;
-    await serveUntilStopped(reading, startService, isShown ? endingWithTerminal(context) : context, async (url) => {
-      if (!isShown && !given.sample) return;
-      const key = await makeKey(config, isShown ? 7 * dayMs : 60_000, context);
-      if (given.sample) await loadSample(url + config.basePath, key, context);
-      if (isShown) await write(context.stdout, firstSteps(config, url, key, context));
-    });
-  },
-});
+export const devCommand = (startService: StartService): Command =>
+  commandOf(
+    {
+      name: 'dev',
+      summary:
+        'Runs the service to try it out: on a terminal it makes an API key, and prints it with commands to paste. Takes all flags of serve.',
+      options,
+      takesAllSettings: true,
+    },
+    async ({ options: { sample }, reading }, context) => {
+      const config = reading.values;
+      const isShown = context.stdout.isTTY === true;
+      await serveUntilStopped(reading, startService, isShown ? endingWithTerminal(context) : context, async (url) => {
+        if (!isShown && !sample) return;
+        const key = await makeKey(config, isShown ? 7 * dayMs : 60_000, context);
+        if (sample) await loadSample(url + config.basePath, key, context);
+        if (isShown) await write(context.stdout, firstSteps(config, url, key, context));
+      });
+    },
+  );
 
 /** The signal that makes a daemon read its files again says on a terminal that the window was closed. */
 function endingWithTerminal(context: CliContext): CliContext {

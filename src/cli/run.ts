@@ -5,17 +5,21 @@ import { arrowCommand } from './arrow.ts';
 import { type CliContext, type Command, type CommandGroup, UsageError, versionOf, write } from './command.ts';
 import { completionCommand } from './completion.ts';
 import { configCommand } from './config.ts';
-import { issuerKeyCommands } from './credentials/issuer-key.ts';
-import { keyCommands } from './credentials/key.ts';
-import { tokenCommand } from './credentials/token.ts';
+import { issuerKeyCommands, keyCommands, tokenCommand } from './credentials.ts';
 import { devCommand } from './dev.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { programOf } from './program.ts';
 import { exportCommand } from './remote/export-command.ts';
 import { loadCommand } from './remote/load-command.ts';
-import { maintainCommand } from './remote/maintain.ts';
 import { queryCommand } from './remote/query-command.ts';
-import { restoreCommand, showCommand, statusCommand, tablesCommand, versionsCommand } from './remote/table-commands.ts';
+import {
+  maintainCommand,
+  restoreCommand,
+  showCommand,
+  statusCommand,
+  tablesCommand,
+  versionsCommand,
+} from './remote/table-commands.ts';
 import { type StartService, serveCommand } from './serve.ts';
 
 type ExitCode = 0 | 1 | 2;

@@ -4,14 +4,14 @@
  */
 import { type EffectiveSetting, effectiveSettings } from '../config/describe-config.ts';
 import type { Environment } from '../config/environment.ts';
-import type { Option } from '../config/options.ts';
 import type { ConfigReading } from '../config/read-config.ts';
 import { type Config, settings } from '../config/settings.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { isObject } from '../kernel/json-bounds.ts';
+import { entriesOf } from '../kernel/paired.ts';
 import { createLogger, type Logger } from '../telemetry/logger.ts';
 import { type CliContext, CliError, type Command, versionOf, write } from './command.ts';
-import { allSettingNames, readCommandLine } from './command-line.ts';
+import { commandOf } from './command-line.ts';
 import { refusalOfPort } from './doctor/listening.ts';
 
 /** A service that listens. */
@@ -40,16 +40,16 @@ export interface StartParts {
   readonly useTemporaryFolder?: (path: string) => void;
 }
 
-export const serveCommand = (startService: StartService): Command => ({
-  name: 'serve',
-  summary: 'Runs the service until SIGTERM. Every flag is also an environment variable.',
-  options: Object.values<Option<unknown>>(settings),
-
-  async run(args, context) {
-    const syntax = { options: {}, settingNames: allSettingNames };
-    await serveUntilStopped(readCommandLine(syntax, args, context).reading, startService, context);
-  },
-});
+export const serveCommand = (startService: StartService): Command =>
+  commandOf(
+    {
+      name: 'serve',
+      summary: 'Runs the service until SIGTERM. Every flag is also an environment variable.',
+      options: {},
+      settings: entriesOf(settings).map(([name]) => name),
+    },
+    ({ reading }, context) => serveUntilStopped(reading, startService, context),
+  );
 
 /** `whenStarted` is called with the service's URL once it answers requests. */
 export async function serveUntilStopped(

@@ -1,10 +1,9 @@
 /** `lancegate doctor`: looks at all that a service with these settings needs, changes nothing, and says what to do. */
 import { dataFolderAt } from '../../config/data-folder.ts';
-import { withDefault } from '../../config/options.ts';
-import { settings } from '../../config/settings.ts';
-import { boolean, showDuration } from '../../config/value-types.ts';
-import { CliError, type Command, write } from '../command.ts';
-import { allSettingNames, readCommandLine } from '../command-line.ts';
+import { showDuration } from '../../config/value-types.ts';
+import { CliError, write } from '../command.ts';
+import { commandOf } from '../command-line.ts';
+import { formOptions } from '../remote/printed-rows.ts';
 import { runningService } from '../remote/running-service.ts';
 import { type Finding, failed, type Look, type OtherClock, ok, type Patient, reasonOf, warning } from './finding.ts';
 import { lookAtPort, lookAtService } from './listening.ts';
@@ -25,28 +24,23 @@ const looks: Readonly<Record<string, Look>> = {
 /** What has not answered by then is not there for a client either. */
 const answersWithinMs = 15_000;
 
-const options = {
-  json: withDefault(boolean, { flag: 'json', default: 'false', doc: 'Print one JSON document.' }),
-};
-
-export const doctorCommand: Command = {
-  name: 'doctor',
-  summary:
-    'Looks at what a service with these settings needs, and says what to do: versions, ports, disk, open files, store, database, issuers, clock. Changes nothing. Takes all flags of serve.',
-  options: [...Object.values(options), settings.dataFolder],
-  takesAllSettings: true,
-
-  async run(args, context) {
-    const syntax = { options, settingNames: allSettingNames };
-    const { options: given, reading } = readCommandLine(syntax, args, context);
-    const config = reading.values;
+export const doctorCommand = commandOf(
+  {
+    name: 'doctor',
+    summary:
+      'Looks at what a service with these settings needs, and says what to do: versions, ports, disk, open files, store, database, issuers, clock. Changes nothing. Takes all flags of serve.',
+    options: { json: formOptions.json },
+    settings: ['dataFolder'],
+    takesAllSettings: true,
+  },
+  async ({ options: { json }, reading: { values: config } }, context) => {
     const running = runningService(dataFolderAt(config.dataFolder), context);
     const found = await examine({ config, context, running });
-    await write(context.stdout, given.json ? `${JSON.stringify(found, undefined, 2)}\n` : shown(found));
+    await write(context.stdout, json ? `${JSON.stringify(found, undefined, 2)}\n` : shown(found));
     const bad = found.filter(({ state }) => state === 'failed').length;
     if (bad > 0) throw new CliError(`${bad} of ${found.length} checks failed; each says what to do`);
   },
-};
+);
 
 interface NamedFinding extends Pick<Finding, 'state' | 'said' | 'next'> {
   readonly check: string;

@@ -10,21 +10,20 @@ import { optional } from '../../config/options.ts';
 import { integer, listOf, text } from '../../config/value-types.ts';
 import { parquetOf } from '../../load/parquet-out.ts';
 import { Progress } from '../../load/progress.ts';
-import { type CliContext, CliError, type Command, fileFault, UsageError, write } from '../command.ts';
-import { readCommandLine } from '../command-line.ts';
-import { serviceClient, serviceFlags, serviceOptions, serviceSettingNames } from './service-client.ts';
+import { type CliContext, CliError, fileFault, UsageError, write } from '../command.ts';
+import { commandOf } from '../command-line.ts';
+import { serviceClient, serviceOptions, serviceSettings } from './service-client.ts';
 import { tableRoute } from './table-commands.ts';
 
-const exportOptions = {
+const options = {
   where: optional(text, { flag: 'where', doc: 'SQL that is true of the rows. Without it, all.' }),
   columns: optional(listOf(text), { flag: 'columns', doc: 'Without it, all.' }),
   version: optional(integer(1, Number.MAX_SAFE_INTEGER), {
     flag: 'version',
     doc: 'As it was at this version. Without it, the newest.',
   }),
+  ...serviceOptions,
 };
-
-const options = { ...exportOptions, ...serviceOptions };
 
 const textTypes: Readonly<Record<string, string>> = {
   '.csv': 'text/csv',
@@ -39,16 +38,15 @@ const types: Readonly<Record<string, string>> = {
   '.parquet': 'application/vnd.apache.arrow.stream',
 };
 
-export const exportCommand: Command = {
-  name: 'export',
-  positionals: 'TABLE FILE',
-  summary: `Writes a table to a file, in the format of its name (${Object.keys(types).join(', ')}), text gzipped with .gz behind it. FILE may be \`-\`, which is NDJSON.`,
-  options: [...Object.values(exportOptions), ...serviceFlags],
-
-  async run(args, context) {
-    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE'] } as const;
-    const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
-    const [table, file] = positionals;
+export const exportCommand = commandOf(
+  {
+    name: 'export',
+    positionals: ['TABLE', 'FILE'],
+    summary: `Writes a table to a file, in the format of its name (${Object.keys(types).join(', ')}), text gzipped with .gz behind it. FILE may be \`-\`, which is NDJSON.`,
+    options,
+    settings: serviceSettings,
+  },
+  async ({ options: given, reading, positionals: [table, file] }, context) => {
     const accept = typeOf(file);
     const service = serviceClient(given, reading.values, context);
     const { version } =
@@ -62,11 +60,10 @@ export const exportCommand: Command = {
       for await (const bytes of answer.body) await write(context.stdout, bytes);
       return;
     }
-    const bytes = Readable.fromWeb(answer.body);
-    await keep(inFormat(file, bytes), file, context);
+    await keep(inFormat(file, Readable.fromWeb(answer.body)), file, context);
     await write(context.stdout, `${file} has ${table} as it is at version ${version}\n`);
   },
-};
+);
 
 function typeOf(file: string): string {
   if (file === '-') return 'application/x-ndjson';

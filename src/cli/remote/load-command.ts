@@ -13,13 +13,13 @@ import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { schemaOfMessage } from '../../load/row-messages.ts';
 import { typeAssignment } from '../arrow.ts';
-import { type CliContext, CliError, type Command, UsageError, write } from '../command.ts';
-import { readCommandLine } from '../command-line.ts';
+import { type CliContext, CliError, UsageError, write } from '../command.ts';
+import { commandOf } from '../command-line.ts';
 import { inputOf, Load, type LoadMode } from './load-run.ts';
 import { formOf, formOptions, printRows } from './printed-rows.ts';
-import { serviceClient, serviceFlags, serviceOptions, serviceSettingNames } from './service-client.ts';
+import { serviceClient, serviceOptions, serviceSettings } from './service-client.ts';
 
-const loadOptions = {
+const options = {
   on: optional(listOf(text), {
     flag: 'on',
     doc: 'Upsert: a row whose values in these columns are in the table replaces that row, others are added.',
@@ -56,23 +56,21 @@ const loadOptions = {
     doc: 'Any word. The same files are loaded once for each: to append them once more on purpose, give another one.',
   }),
   ...formOptions,
+  ...serviceOptions,
 };
-
-const options = { ...loadOptions, ...serviceOptions };
 
 type GivenToLoad = OptionValues<typeof options>;
 
-export const loadCommand: Command = {
-  name: 'load',
-  positionals: 'TABLE FILE…',
-  summary:
-    'Loads files of CSV, JSON, newline-delimited JSON, Arrow or Parquet, the text also packed by gzip or zstd, into a table, which it makes where there is none. FILE may be `-` or a pattern. Run again after a break, it goes on where it stopped.',
-  options: [...Object.values(loadOptions), ...serviceFlags],
-
-  async run(args, context) {
-    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE', 'FILE…'] } as const;
-    const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
-    const [table, ...patterns] = positionals;
+export const loadCommand = commandOf(
+  {
+    name: 'load',
+    positionals: ['TABLE', 'FILE…'],
+    summary:
+      'Loads files of CSV, JSON, newline-delimited JSON, Arrow or Parquet, the text also packed by gzip or zstd, into a table, which it makes where there is none. FILE may be `-` or a pattern. Run again after a break, it goes on where it stopped.',
+    options,
+    settings: serviceSettings,
+  },
+  async ({ options: given, reading, positionals: [table, ...patterns] }, context) => {
     const files = patterns.flatMap((pattern) => filesOf(pattern, context.cwd));
     if (!isSome(files)) throw new UsageError(['FILE… is missing']);
     if (given.dryRun) return printColumns(files[0], given, context);
@@ -82,14 +80,11 @@ export const loadCommand: Command = {
     const how = { mode, said: given, types, label, refusedFile };
     const row = await new Load({ table, files, ...how, service, context }).run();
     await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
-    const { parts, partsThereBefore } = row;
-    if (partsThereBefore > 0)
-      await write(
-        context.stderr,
-        `${partsThereBefore} of ${parts} parts were loaded before; --run WORD loads them once more\n`,
-      );
+    const { parts, partsThereBefore: before } = row;
+    if (before > 0)
+      await write(context.stderr, `${before} of ${parts} parts were loaded before; --run WORD loads them once more\n`);
   },
-};
+);
 
 function modeOf({ on, append, replace }: GivenToLoad): LoadMode {
   const modes: readonly (LoadMode | false | undefined)[] = [

@@ -3,10 +3,10 @@ import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { type OptionValues, optional } from '../../config/options.ts';
 import { integer, listOf, oneOf, text, type ValueType } from '../../config/value-types.ts';
-import { type CliContext, type Command, write } from '../command.ts';
-import { readCommandLine } from '../command-line.ts';
+import { type CliContext, write } from '../command.ts';
+import { commandOf } from '../command-line.ts';
 import { type Form, formOf, formOptions, type PrintedRow, tableLines } from './printed-rows.ts';
-import { serviceClient, serviceFlags, serviceOptions, serviceSettingNames } from './service-client.ts';
+import { serviceClient, serviceOptions, serviceSettings } from './service-client.ts';
 import { tableRoute } from './table-commands.ts';
 
 const vector: ValueType<readonly number[]> = {
@@ -55,8 +55,6 @@ const queryOptions = {
   ...formOptions,
 };
 
-const options = { ...queryOptions, ...serviceOptions };
-
 const accepted: Readonly<Record<Form, string>> = {
   table: 'application/x-ndjson',
   ndjson: 'application/x-ndjson',
@@ -64,25 +62,25 @@ const accepted: Readonly<Record<Form, string>> = {
   csv: 'text/csv',
 };
 
-export const queryCommand: Command = {
-  name: 'query',
-  positionals: 'TABLE',
-  summary: 'Prints rows of a table, or searches it.',
-  options: [...Object.values(queryOptions), ...serviceFlags],
-
-  async run(args, context) {
-    const syntax = { options, settingNames: serviceSettingNames, positionals: ['TABLE'] } as const;
-    const { options: given, reading, positionals } = readCommandLine(syntax, args, context);
+export const queryCommand = commandOf(
+  {
+    name: 'query',
+    positionals: ['TABLE'],
+    summary: 'Prints rows of a table, or searches it.',
+    options: { ...queryOptions, ...serviceOptions },
+    settings: serviceSettings,
+  },
+  async ({ options: given, reading, positionals: [table] }, context) => {
     const form = formOf(given, context);
     const service = serviceClient(given, reading.values, context);
     const vectors = given.vectors ?? (form === 'table' ? 'preview' : 'full');
-    const route = `${tableRoute(positionals[0], 'query')}?vectors=${vectors}`;
+    const route = `${tableRoute(table, 'query')}?vectors=${vectors}`;
     const answer = await service.ask(route, { body: bodyOf(given, form), accept: accepted[form] });
     if (answer.body === null) return;
     if (form === 'table') return printTable(Readable.fromWeb(answer.body), given.limit, context);
     for await (const bytes of answer.body) await write(context.stdout, bytes);
   },
-};
+);
 
 const rowsOnTerminal = 20;
 

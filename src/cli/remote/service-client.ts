@@ -2,7 +2,7 @@
 import { OwnIssuer } from '../../auth/tokens/own-issuer.ts';
 import { dataFolderAt } from '../../config/data-folder.ts';
 import { type OptionValues, optional } from '../../config/options.ts';
-import { type Config, settings } from '../../config/settings.ts';
+import type { Config } from '../../config/settings.ts';
 import { httpUrl, path, secret } from '../../config/value-types.ts';
 import { codeOf, errorCatalogue } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
@@ -22,13 +22,7 @@ export const serviceOptions = {
   credentialFile: optional(path, { flag: 'credential-file', doc: 'File with an API key or access token.' }),
 };
 
-export const serviceSettingNames = [...credentialSettings, 'basePath'] as const;
-
-/** For the help text. */
-export const serviceFlags = [
-  ...Object.values(serviceOptions),
-  ...serviceSettingNames.map((name) => settings[name]),
-] as const;
+export const serviceSettings = [...credentialSettings, 'basePath'] as const;
 
 /** By the code of the error. */
 const nextSteps: Readonly<Record<number, string>> = {

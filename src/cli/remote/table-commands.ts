@@ -1,46 +1,33 @@
-/** `status`, `tables`, `show`, `versions` and `restore`: what a service has, and back to what it had. */
+/** `status`, `tables`, `show` and `versions` print what a service has; `restore` and `maintain` change how it has a table. */
 import { required } from '../../config/options.ts';
 import { text } from '../../config/value-types.ts';
 import { type CliContext, CliError, type Command, write } from '../command.ts';
-import { type Positionals, readCommandLine } from '../command-line.ts';
+import { type CommandLine, commandOf } from '../command-line.ts';
 import { type Form, formOf, formOptions, type PrintedRow, printRows, tableLines } from './printed-rows.ts';
-import {
-  type ServiceClient,
-  serviceClient,
-  serviceFlags,
-  serviceOptions,
-  serviceSettingNames,
-} from './service-client.ts';
+import { type ServiceClient, serviceClient, serviceOptions, serviceSettings } from './service-client.ts';
 
 /** `name` is one segment of the path, whatever it holds. */
 export const tableRoute = (name: string, operation: string): string =>
   `/v1/table/${encodeURIComponent(name)}/${operation}`;
 
-interface Call<Names extends readonly string[]> {
+interface Call<Names extends readonly string[]> extends Pick<CommandLine<object, Names>, 'positionals'> {
   readonly service: ServiceClient;
   readonly form: Form;
   readonly context: CliContext;
-  readonly positionals: Positionals<Names>;
 }
-
-const listOptions = { ...serviceOptions, ...formOptions };
-const listFlags = [...Object.values(formOptions), ...serviceFlags];
 
 /** A command without flags of its own. */
 const listCommand = <const Names extends readonly string[] = readonly []>(
-  { positionals: names, ...words }: Pick<Command, 'name' | 'summary'> & { readonly positionals?: Names },
+  words: Pick<Command, 'name' | 'summary'> & { readonly positionals?: Names },
   answer: (call: Call<Names>) => Promise<void>,
-): Command => ({
-  ...words,
-  ...(names && { positionals: names.join(' ') }),
-  options: listFlags,
-  async run(args, context) {
-    const syntax = { options: listOptions, settingNames: serviceSettingNames, ...(names && { positionals: names }) };
-    const { options, reading, positionals } = readCommandLine<typeof listOptions, Names>(syntax, args, context);
-    const form = formOf(options, context);
-    await answer({ service: serviceClient(options, reading.values, context), form, context, positionals });
-  },
-});
+): Command =>
+  commandOf(
+    { ...words, options: { ...formOptions, ...serviceOptions }, settings: serviceSettings },
+    ({ options, reading, positionals }, context) => {
+      const form = formOf(options, context);
+      return answer({ service: serviceClient(options, reading.values, context), form, context, positionals });
+    },
+  );
 
 export const statusCommand = listCommand(
   { name: 'status', summary: 'Prints where the service is, which version runs, and whether it is ready.' },
@@ -234,25 +221,23 @@ async function allVersions(service: ServiceClient, table: string): Promise<reado
   return versions;
 }
 
-const restoreOptions = {
-  ...serviceOptions,
-  to: required(text, {
-    flag: 'to',
-    doc: 'Back to what the table was: a number of `lancegate versions`, a tag, or a time such as 2026-11-26T12:00:00Z, at which a version was the newest.',
-  }),
-};
-
-export const restoreCommand: Command = {
-  name: 'restore',
-  positionals: 'TABLE',
-  summary: 'Makes a new version of a table that is as an earlier one was. What came between stays among the versions.',
-  options: [restoreOptions.to, ...serviceFlags],
-
-  async run(args, context) {
-    const syntax = { options: restoreOptions, settingNames: serviceSettingNames, positionals: ['TABLE'] } as const;
-    const { options, reading, positionals } = readCommandLine(syntax, args, context);
+export const restoreCommand = commandOf(
+  {
+    name: 'restore',
+    positionals: ['TABLE'],
+    summary:
+      'Makes a new version of a table that is as an earlier one was. What came between stays among the versions.',
+    options: {
+      to: required(text, {
+        flag: 'to',
+        doc: 'Back to what the table was: a number of `lancegate versions`, a tag, or a time such as 2026-11-26T12:00:00Z, at which a version was the newest.',
+      }),
+      ...serviceOptions,
+    },
+    settings: serviceSettings,
+  },
+  async ({ options, reading, positionals: [table] }, context) => {
     const service = serviceClient(options, reading.values, context);
-    const [table] = positionals;
     const version = await versionMeant(service, table, options.to);
     await service.json(tableRoute(table, 'restore'), { body: { version } });
     const { version: made } = await service.json<{ readonly version: number }>(tableRoute(table, 'describe'), {
@@ -260,7 +245,7 @@ export const restoreCommand: Command = {
     });
     await write(context.stdout, `${table} is as version ${version} was; this is version ${made} now\n`);
   },
-};
+);
 
 async function versionMeant(service: ServiceClient, table: string, to: string): Promise<number> {
   if (/^\d{1,15}$/.test(to)) return Number(to);
@@ -276,3 +261,18 @@ async function versionMeant(service: ServiceClient, table: string, to: string): 
     `no version of ${table} is from ${to} or before; the oldest is from ${versions.at(-1)?.timestamp}, since the service removes those that --version-retention has passed`,
   );
 }
+
+export const maintainCommand = commandOf(
+  {
+    name: 'maintain',
+    positionals: ['TABLE'],
+    summary: 'Compacts, indexes and prunes a table now, and prints what was done. Needs the running service.',
+    options: serviceOptions,
+    settings: serviceSettings,
+  },
+  async ({ options, reading, positionals: [table] }, context) => {
+    const service = serviceClient(options, reading.values, context);
+    const answer = await service.json<{ readonly jobs: readonly object[] }>(tableRoute(table, 'maintain'));
+    await write(context.stdout, answer.jobs.map((job) => `${JSON.stringify(job)}\n`).join(''));
+  },
+);
