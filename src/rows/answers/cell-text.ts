@@ -4,13 +4,13 @@
  */
 import { bitAt, type ColumnData, decimalText, halfFloat } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
-import { type DataType, elementOf, type Field, valuesField } from '../../arrow/schema/schema.ts';
+import { type DataTypeOf, elementOf, type Field, valuesField } from '../../arrow/schema/schema.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import type { VectorText } from '../answer-form.ts';
 import { type Cell, cell, placeOf, type WriteColumn, wordsOf } from './column-cell.ts';
 import { type FixedText, fixedText, type TextOut, viewOf } from './text-out.ts';
-import { durationText, intervalText, temporalText } from './time-text.ts';
+import { dateText, durationText, intervalText, timestampText, timeText } from './time-text.ts';
 
 interface CellContext {
   readonly vectors: VectorText;
@@ -69,9 +69,11 @@ function presentCell(field: Field, data: ColumnData, context: CellContext): Cell
     case 'fixed_size_binary':
       return base64((row) => bytes.subarray(row * type.byteWidth, (row + 1) * type.byteWidth));
     case 'date':
+      return quoted(dateText(type, bytes));
     case 'time':
+      return quoted(timeText(type, bytes));
     case 'timestamp':
-      return quoted(temporalText(type, bytes));
+      return quoted(timestampText(type, bytes));
     case 'duration':
       return quoted(durationText(bytes, type.unit));
     case 'interval':
@@ -171,7 +173,7 @@ function encoded(field: Field, width: number, data: ColumnData, context: CellCon
   };
 }
 
-function integers(bytes: Buffer, { bitWidth, signed }: Extract<DataType, { readonly kind: 'int' }>): Cell {
+function integers(bytes: Buffer, { bitWidth, signed }: DataTypeOf<'int'>): Cell {
   switch (bitWidth) {
     case 8:
       return cell(signed ? new Int8Array(...placeOf(bytes, 1)) : bytes, writeInteger);
@@ -214,7 +216,7 @@ function floats(bytes: Buffer, bitWidth: 16 | 32 | 64): Cell {
 const writeDouble: WriteColumn<Float64Array> = (values, out, row) => out.double(values[row]!);
 const writeSingle: WriteColumn<Float32Array> = (values, out, row) => out.single(values[row]!);
 
-function decimals(bytes: Buffer, { bitWidth, scale }: Extract<DataType, { readonly kind: 'decimal' }>): Cell {
+function decimals(bytes: Buffer, { bitWidth, scale }: DataTypeOf<'decimal'>): Cell {
   const words = bitWidth / 32;
   const write = (out: TextOut, row: number): void => {
     let value = BigInt(bytes.readInt32LE((row * words + words - 1) * 4));

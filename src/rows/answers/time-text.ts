@@ -1,25 +1,18 @@
 /** Times as ISO 8601 has them. A fraction of a second that is zero is left out. */
-import type { DataType, TimeUnit } from '../../arrow/schema/schema.ts';
+import type { DataTypeOf, TimeUnit } from '../../arrow/schema/schema.ts';
 import { type Cell, cell, type WriteColumn, wordsOf } from './column-cell.ts';
 import type { TextOut } from './text-out.ts';
 
-type Temporal = Extract<DataType, { readonly kind: 'date' | 'time' | 'timestamp' }>;
 const perSecond: Readonly<Record<TimeUnit, number>> = { s: 1, ms: 1_000, us: 1_000_000, ns: 1_000_000_000 };
 const fractionDigits: Readonly<Record<TimeUnit, number>> = { s: 0, ms: 3, us: 6, ns: 9 };
 const daySeconds = 86_400;
 const [dash, colon, point, letterT] = [0x2d, 0x3a, 0x2e, 0x54];
 
-export function temporalText(type: Temporal, bytes: Buffer): Cell {
-  switch (type.kind) {
-    case 'date':
-      return type.unit === 'day' ? cell(wordsOf(bytes), writeDay) : inSeconds(bytes, 'ms', writeMidnightOr);
-    case 'time':
-      if (type.unit === 'us' || type.unit === 'ns') return inSeconds(bytes, type.unit, writeClock);
-      return shortTime(wordsOf(bytes), type.unit);
-    case 'timestamp':
-      return timestampText(bytes, type.unit, type.timezone);
-  }
-}
+export const dateText = ({ unit }: DataTypeOf<'date'>, bytes: Buffer): Cell =>
+  unit === 'day' ? cell(wordsOf(bytes), writeDay) : inSeconds(bytes, 'ms', writeMidnightOr);
+
+export const timeText = ({ unit }: DataTypeOf<'time'>, bytes: Buffer): Cell =>
+  unit === 'us' || unit === 'ns' ? inSeconds(bytes, unit, writeClock) : shortTime(wordsOf(bytes), unit);
 
 const writeDay: WriteColumn<Int32Array> = (days, out, row) => writeDate(out, days[row]!);
 
@@ -79,7 +72,7 @@ export function durationText(bytes: Buffer, unit: TimeUnit): Cell {
   return { write };
 }
 
-export function intervalText(bytes: Buffer, { unit }: Extract<DataType, { readonly kind: 'interval' }>): Cell {
+export function intervalText(bytes: Buffer, { unit }: DataTypeOf<'interval'>): Cell {
   const textAt = (row: number): string => {
     switch (unit) {
       case 'year_month':
@@ -145,7 +138,7 @@ function writeMidnightOr(out: TextOut, day: number, second: number, fraction: nu
   else writeTime(out, day, second, fraction, 'ms');
 }
 
-function timestampText(bytes: Buffer, unit: TimeUnit, timezone: string | undefined): Cell {
+export function timestampText({ unit, timezone }: DataTypeOf<'timestamp'>, bytes: Buffer): Cell {
   if (timezone === undefined) return inSeconds(bytes, unit, writeTime);
   const offsetOf = zoneOffset(timezone);
   return inSeconds(bytes, unit, (out, day, second, fraction) => {

@@ -1,5 +1,5 @@
 /** Given of a client's rows as columns of Arrow, of types that are given. A value that does not fit is refused with its place. */
-import { type ColumnData, setBit } from '../../arrow/column/column-data.ts';
+import { type ColumnData, isText, setBit } from '../../arrow/column/column-data.ts';
 import { formatFieldPath } from '../../arrow/schema/field-path.ts';
 import {
   bytesOfBits,
@@ -7,11 +7,12 @@ import {
   type DataType,
   elementOf,
   type Field,
+  typeName,
   valuesField,
 } from '../../arrow/schema/schema.ts';
 import { invalidInput, type LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
-import { base64, type WriteValue, writerOf } from './fixed-writers.ts';
+import { base64, writerOf } from './fixed-writers.ts';
 import { parseExactly } from './json-rows.ts';
 import { mostDepth } from './seen-values.ts';
 
@@ -67,47 +68,27 @@ export class ColumnMaker {
 
   #present(field: Field, given: Given, isText: boolean): Omit<ColumnData, 'length' | 'validity'> {
     const { type } = field;
-    const plain = { offsets: noOffsets, children: [] };
-    switch (type.kind) {
-      case 'null':
-        return { ...plain, bytes: this.#each(field, given, noBytes, () => false) };
-      case 'utf8':
-      case 'large_utf8':
-      case 'binary':
-      case 'large_binary':
-        return { ...this.#variable(field, given), children: [] };
-      case 'struct':
-        return { bytes: noBytes, offsets: noOffsets, children: this.#fields(field, given, isText) };
-      case 'list':
-      case 'large_list':
-      case 'map':
-      case 'fixed_size_list':
-        return this.#list(field, given, isText);
-      default: {
-        const bytes = new Uint8Array(Math.ceil((given.values.length * (columnLayout(field).valueBits ?? 0)) / 8));
-        return { ...plain, bytes: this.#each(field, given, bytes, writerOf(type, bytes, isText)) };
-      }
-    }
-  }
-
-  #each(field: Field, given: Given, bytes: Uint8Array, write: WriteValue): Uint8Array {
+    const { hasBitmap, valueBits = 0, childValues } = columnLayout(field);
+    if (type.kind === 'struct')
+      return { bytes: noBytes, offsets: noOffsets, children: this.#fields(field, given, isText) };
+    if (type.kind === 'fixed_size_list' || childValues === undefined) return this.#list(field, given, isText);
+    if (hasBitmap && valueBits === 0) return { ...this.#variable(field, given), children: [] };
+    const bytes = new Uint8Array(bytesOfBits(given.values.length * valueBits));
+    const write = writerOf(type, bytes, isText);
     const { values } = given;
-    for (let i = 0; i < values.length; i++) {
-      const value = values[i];
-      if (value === null || value === undefined) continue;
-      if (!write(value, i)) throw this.#unfit(field.type, given, i);
-    }
-    return bytes;
+    for (let i = 0; i < values.length; i++)
+      if (!isNone(values[i]) && !write(values[i], i)) throw this.#unfit(field, given, i);
+    return { bytes, offsets: noOffsets, children: [] };
   }
 
   #variable(field: Field, given: Given): Pick<ColumnData, 'bytes' | 'offsets'> {
-    const isText = field.type.kind === 'utf8' || field.type.kind === 'large_utf8';
+    const areTexts = isText(field.type);
     const offsets = new Uint32Array(given.values.length + 1);
     const parts = given.values.map((value, i) => {
       if (value === null || value === undefined) return noBytes;
       if (isDeep(value)) throw this.#refuse(given, i, `values are nested more than ${mostDepth} deep`);
-      const bytes = isText ? this.#text(value) : base64(value);
-      if (bytes === undefined) throw this.#unfit(field.type, given, i);
+      const bytes = areTexts ? this.#text(value) : base64(value);
+      if (bytes === undefined) throw this.#unfit(field, given, i);
       return bytes;
     });
     let end = 0;
@@ -125,7 +106,7 @@ export class ColumnMaker {
     const objects = given.values.map((value, i) => {
       const object = isText ? nestedIn(value) : value;
       if (object === null || object === undefined) return undefined;
-      if (!isObject(object)) throw this.#unfit(field.type, given, i);
+      if (!isObject(object)) throw this.#unfit(field, given, i);
       const unknown = Object.keys(object).find((name) => !known.has(name));
       if (unknown !== undefined)
         throw this.#refuse(given, i, `has a field ${JSON.stringify(unknown)} that it has nowhere before`);
@@ -167,9 +148,10 @@ export class ColumnMaker {
     return { bytes: noBytes, offsets: size === undefined ? offsets : noOffsets, children: [child] };
   }
 
-  #itemsOf({ type }: Field, given: Given, index: number, list: unknown): readonly unknown[] | undefined {
+  #itemsOf(field: Field, given: Given, index: number, list: unknown): readonly unknown[] | undefined {
     if (isNone(list)) return undefined;
-    if (!Array.isArray(list)) throw this.#unfit(type, given, index);
+    if (!Array.isArray(list)) throw this.#unfit(field, given, index);
+    const { type } = field;
     if (type.kind !== 'fixed_size_list' || list.length === type.listSize) return list;
     throw this.#refuse(given, index, `has ${list.length} values where a vector of ${type.listSize} belongs`);
   }
@@ -191,8 +173,8 @@ export class ColumnMaker {
     return this.#column({ ...field, type, dictionary: undefined, children: [] }, { ...given, values: indexes }, false);
   }
 
-  #unfit(type: DataType, given: Given, index: number): LancegateError {
-    return this.#refuse(given, index, `${kindNamed(given.values[index])} is no ${nameOf(type)}`);
+  #unfit(field: Field, given: Given, index: number): LancegateError {
+    return this.#refuse(given, index, `${kindNamed(given.values[index])} is no ${nameOf(field)}`);
   }
 
   /** Names the kind of a value, and never the value. */
@@ -208,33 +190,18 @@ function kindNamed(value: unknown): string {
   return typeof value === 'object' ? 'an object' : 'this number';
 }
 
-function nameOf(type: DataType): string {
-  switch (type.kind) {
-    case 'int':
-      return `${type.signed ? 'int' : 'uint'}${type.bitWidth}`;
-    case 'float':
-      return `float${type.bitWidth}`;
-    case 'decimal':
-      return `decimal of ${type.precision} digits, ${type.scale} of them behind the point`;
-    case 'timestamp':
-      return `${type.timezone === undefined ? 'timestamp without an offset' : 'timestamp'} in ${type.unit} (ISO 8601)`;
-    case 'date':
-    case 'time':
-      return `${type.kind} (ISO 8601)`;
-    case 'binary':
-    case 'large_binary':
-    case 'fixed_size_binary':
-      return 'binary (base64)';
-    case 'fixed_size_list':
-      return `vector of ${type.listSize}`;
-    case 'struct':
-      return 'object';
-    case 'utf8':
-    case 'large_utf8':
-      return 'text';
-    default:
-      return type.kind;
-  }
+/** What a person who sends values calls the type. */
+function nameOf(field: Field): string {
+  const { type } = field;
+  if (type.kind === 'decimal') return `decimal of ${type.precision} digits, ${type.scale} of them behind the point`;
+  if (type.kind === 'timestamp')
+    return `timestamp ${type.timezone === undefined ? 'without an offset ' : ''}in ${type.unit} (ISO 8601)`;
+  if (type.kind === 'date' || type.kind === 'time') return `${type.kind} (ISO 8601)`;
+  if (type.kind === 'fixed_size_list') return `vector of ${type.listSize}`;
+  if (type.kind === 'int' || type.kind === 'float') return typeName(field);
+  if (type.kind === 'struct') return 'object';
+  if (isText(type)) return 'text';
+  return type.kind.endsWith('binary') ? 'binary (base64)' : type.kind;
 }
 
 /** Whether a value is too deep to become its JSON: what writes it calls itself for each level. */

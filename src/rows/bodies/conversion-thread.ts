@@ -20,7 +20,7 @@ function partsOf(asked: ToConvert, { conversion, parts }: BodyInThread): AsyncIt
   return asked.kind === 'end' ? conversion.end() : parts;
 }
 
-async function convert(asked: ToConvert): Promise<Pick<ConvertedParts, 'parts' | 'isMore'>> {
+async function convert(asked: ToConvert): Promise<ConvertedParts> {
   const none = { parts: [], isMore: false };
   if (asked.kind === 'begin') {
     const conversion = new RowConversion(asked);
@@ -28,8 +28,7 @@ async function convert(asked: ToConvert): Promise<Pick<ConvertedParts, 'parts' |
     return none;
   }
   const body = bodies.get(asked.body);
-  if (asked.kind === 'leave') bodies.delete(asked.body);
-  if (body === undefined || asked.kind === 'leave') return none;
+  if (body === undefined) return none;
   const parts = partsOf(asked, body);
   bodies.set(asked.body, { ...body, parts });
   const ready: Uint8Array[] = [];
@@ -43,16 +42,17 @@ async function convert(asked: ToConvert): Promise<Pick<ConvertedParts, 'parts' |
 }
 
 async function answer(asked: ToConvert): Promise<Converted> {
-  const { body, kind } = asked;
+  const { body } = asked;
   try {
-    return { body, kind, ...(await convert(asked)) };
+    return { body, ...(await convert(asked)) };
   } catch (error) {
-    if (error instanceof LancegateError) return { body, kind, fault: { kind: error.kind, message: error.message } };
+    if (error instanceof LancegateError) return { body, fault: { kind: error.kind, message: error.message } };
     // A defect is one body's: the thread goes on for the others.
-    return { body, kind, fault: { kind: 'Internal', message: 'the rows cannot be converted', cause: error } };
+    return { body, fault: { kind: 'Internal', message: 'the rows cannot be converted', cause: error } };
   }
 }
 
 parentPort?.on('message', (asked: ToConvert) => {
-  void answer(asked).then((converted) => parentPort?.postMessage(converted));
+  if (asked.kind === 'leave') bodies.delete(asked.body);
+  else void answer(asked).then((converted) => parentPort?.postMessage(converted));
 });

@@ -9,7 +9,7 @@ import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
 import type { RowFormat } from '../answer-form.ts';
 import { RowConversion } from './row-conversion.ts';
 
-/** One message to the thread. It is answered before the next one of its body is sent. */
+/** One message to the thread. All but `leave` are answered, before the next one of the body is sent. */
 export type ToConvert = { readonly body: number } & (
   | { readonly kind: 'begin'; readonly format: RowFormat; readonly table: Schema | undefined }
   | { readonly kind: 'add'; readonly bytes: Uint8Array<ArrayBuffer> }
@@ -22,7 +22,7 @@ export interface ConvertedParts {
   readonly isMore: boolean;
 }
 
-export type Converted = { readonly body: number; readonly kind: ToConvert['kind'] } & (
+export type Converted = { readonly body: number } & (
   | ConvertedParts
   | { readonly fault: { readonly kind: ErrorName; readonly message: string; readonly cause?: unknown } }
 );
@@ -32,11 +32,9 @@ const smallBytes = 32 << 10;
 /** What the bodies of the memory plan cannot reach together; a thread beyond it is ended. */
 const mostHeapMiB = 512;
 
-type Waiting = PromiseWithResolvers<ConvertedParts>;
-
 export class Conversions {
   #thread: Worker | undefined;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, PromiseWithResolvers<ConvertedParts>>();
   /** Those that the thread has a part of. */
   readonly #begun = new Set<number>();
   #lastBody = 0;
@@ -82,11 +80,13 @@ export class Conversions {
   }
 
   #answered(converted: Converted): void {
-    if (converted.kind === 'leave') return;
     const waiting = this.#waiting.get(converted.body);
     this.#waiting.delete(converted.body);
     if ('parts' in converted) waiting?.resolve(converted);
-    else waiting?.reject(faultOf(converted.fault));
+    else {
+      const { kind, message, cause } = converted.fault;
+      waiting?.reject(new LancegateError(kind, message, cause === undefined ? {} : { cause }));
+    }
   }
 
   /** The next body has another thread. */
@@ -99,9 +99,6 @@ export class Conversions {
     this.#waiting.clear();
   }
 }
-
-const faultOf = ({ kind, message, cause }: Extract<Converted, { readonly fault: unknown }>['fault']): LancegateError =>
-  new LancegateError(kind, message, cause === undefined ? {} : { cause });
 
 const threadEnded = (cause?: Error): LancegateError =>
   new LancegateError('SlowDown', 'the rows that are being read take too much memory; nothing was written', {

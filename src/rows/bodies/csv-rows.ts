@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { CsvError, type Parser, parse } from 'csv-parse';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { type LeftOut, mostRowBytes, orLeftOut, type Row, type RowSource, rowTooLong } from './row-source.ts';
+import { decoder, mostRowBytes, type Row, type RowSource, rowTooLong, type TakeRow } from './row-source.ts';
 
 /** Stands for a cell that is not UTF-8. */
 const notText = Symbol('not UTF-8');
@@ -13,7 +13,6 @@ type CsvRead = { readonly record: Cells; readonly info: { readonly lines: number
 type Cells = readonly (string | null | typeof notText)[];
 
 interface CsvOf {
-  readonly leftOut: LeftOut;
   readonly table: Schema | undefined;
   readonly delimiter: string;
   readonly hasHeader: boolean;
@@ -29,14 +28,14 @@ export class CsvRows implements RowSource {
   /** The last row ends on it. */
   #line = 0;
   #failure: Error | undefined;
-  readonly #leftOut: LeftOut;
+  readonly #take: TakeRow;
   readonly #delimiter: string;
   readonly #hasHeader: boolean;
   /** Semicolons and tabs of the first line outside of quotation marks. */
   #otherMarks = 0;
 
   /** Without `header`, the columns are those of the table in its order, and of a new one c1, c2 and so on. */
-  constructor({ leftOut, table, delimiter, hasHeader }: CsvOf) {
+  constructor({ table, delimiter, hasHeader }: CsvOf, take: TakeRow) {
     this.#parser = parse({
       delimiter,
       encoding: 'latin1', // each cell is decoded by itself, so that a refusal knows its row
@@ -49,7 +48,7 @@ export class CsvRows implements RowSource {
       },
     });
     this.#delimiter = delimiter;
-    this.#leftOut = leftOut;
+    this.#take = take;
     this.#hasHeader = hasHeader;
     if (!hasHeader) this.#columns = table?.fields.map(({ name }) => name);
     this.#parser.on('error', (error) => {
@@ -57,31 +56,29 @@ export class CsvRows implements RowSource {
     });
   }
 
-  async push(bytes: Uint8Array): Promise<readonly Row[]> {
+  async push(bytes: Uint8Array): Promise<void> {
     this.#parser.write(Buffer.from(bytes));
-    const rows = this.#read();
+    this.#read();
     // What the parser refuses is thrown where its rows are read.
     if (this.#parser.writableNeedDrain && !this.#parser.destroyed)
       await once(this.#parser, 'drain').catch(() => undefined);
-    return [...rows, ...this.#read()];
+    this.#read();
   }
 
-  async end(): Promise<readonly Row[]> {
+  async end(): Promise<void> {
     this.#parser.end();
-    const rows = this.#read();
+    this.#read();
     while (!this.#parser.readableEnded && this.#failure === undefined) {
       await new Promise((resolve) => setImmediate(resolve));
-      rows.push(...this.#read());
+      this.#read();
     }
     this.#require();
     if (this.#columns === undefined && this.#hasHeader)
       throw invalidInput('the CSV has no line with the names of its columns');
-    return rows;
   }
 
-  #read(): Row[] {
+  #read(): void {
     this.#require();
-    const rows: Row[] = [];
     const next = () => this.#parser.read() as CsvRead;
     for (let read = next(); read !== null; read = next()) {
       const { record: cells, info } = read;
@@ -93,10 +90,8 @@ export class CsvRows implements RowSource {
         if (this.#hasHeader) continue;
       }
       const columns = this.#columns;
-      const row = orLeftOut(this.#leftOut, () => rowOf(columns, cells, info.lines));
-      if (row !== undefined) rows.push(row);
+      this.#take(() => rowOf(columns, cells, info.lines));
     }
-    return rows;
   }
 
   /** A first line with as many other marks as commas would become wrong columns in silence. */
@@ -138,8 +133,6 @@ function rowOf(columns: readonly string[], cells: Cells, lastLine: number): Row 
 }
 
 const countOf = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
-
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 function decoded(cell: string): string | typeof notText {
   if (!/[\u0080-\u00ff]/.test(cell)) return cell;

@@ -1,6 +1,6 @@
 /** Values of one width, as Arrow has them. */
 import { setBit } from '../../arrow/column/column-data.ts';
-import type { DataType } from '../../arrow/schema/schema.ts';
+import type { DataType, DataTypeOf } from '../../arrow/schema/schema.ts';
 import { parseClock, parseDays, parseDuration, parseTimestamp } from './time-values.ts';
 
 /** Writes a value at an index; false where the type has no such value. */
@@ -160,10 +160,7 @@ function roundToEven(value: number): number {
   return rest > 0.5 ? down + 1 : down;
 }
 
-function decimalWriter(
-  view: Buffer,
-  { bitWidth, precision, scale }: Extract<DataType, { readonly kind: 'decimal' }>,
-): WriteValue {
+function decimalWriter(view: Buffer, { bitWidth, precision, scale }: DataTypeOf<'decimal'>): WriteValue {
   const width = bitWidth / 8;
   return (value, i) => {
     const digits = typeof value === 'object' || typeof value === 'boolean' ? undefined : digitsAt(String(value), scale);

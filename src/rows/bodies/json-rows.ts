@@ -1,50 +1,45 @@
 /** Rows of JSON: an array of objects, or an object in each line (NDJSON). */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
-import { type LeftOut, mostRowBytes, orLeftOut, type Row, type RowSource, rowTooLong } from './row-source.ts';
+import { decoder, mostRowBytes, type Row, type RowSource, rowTooLong, type TakeRow } from './row-source.ts';
 
 const newline = 0x0a;
 const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
 const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
 
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
 /** An object in each line. Lines without one are left out. */
 export class NdjsonRows implements RowSource {
   #rest = Buffer.alloc(0);
   #lines = 0;
-  readonly #leftOut: LeftOut;
+  readonly #take: TakeRow;
 
-  constructor(leftOut?: LeftOut) {
-    this.#leftOut = leftOut;
+  constructor(take: TakeRow) {
+    this.#take = take;
   }
 
-  push(bytes: Uint8Array): readonly Row[] {
-    const rows: Row[] = [];
+  push(bytes: Uint8Array): void {
     const text = Buffer.concat([this.#rest, bytes]);
     let start = 0;
     for (let end = text.indexOf(newline); end !== -1; end = text.indexOf(newline, start)) {
-      rows.push(...this.#line(text.subarray(start, end)));
+      this.#line(text.subarray(start, end));
       start = end + 1;
     }
     this.#rest = Buffer.from(text.subarray(start));
     if (this.#rest.length > mostRowBytes) throw rowTooLong(`line ${this.#lines + 1}`);
-    return rows;
   }
 
-  end(): readonly Row[] {
-    return this.#line(this.#rest);
+  end(): void {
+    this.#line(this.#rest);
   }
 
-  #line(line: Uint8Array): readonly Row[] {
+  #line(line: Uint8Array): void {
     this.#lines += 1;
     const place = `line ${this.#lines}`;
     if (line.length > mostRowBytes) throw rowTooLong(place);
-    const row = orLeftOut(this.#leftOut, () => {
+    this.#take(() => {
       const text = decoded(line, place);
       return text.trim() === '' ? undefined : rowOf(text, place);
     });
-    return row === undefined ? [] : [row];
   }
 }
 
@@ -59,15 +54,14 @@ export class JsonRows implements RowSource {
   #isInText = false;
   #isEscaped = false;
   #rows = 0;
-  readonly #leftOut: LeftOut;
+  readonly #take: TakeRow;
 
-  constructor(leftOut?: LeftOut) {
-    this.#leftOut = leftOut;
+  constructor(take: TakeRow) {
+    this.#take = take;
   }
 
-  push(given: Uint8Array): readonly Row[] {
+  push(given: Uint8Array): void {
     const bytes = Buffer.from(given);
-    const rows: Row[] = [];
     let start = this.#depth > 0 ? 0 : -1;
     for (let at = 0; at < bytes.length; at++) {
       const byte = bytes[at]!;
@@ -77,17 +71,14 @@ export class JsonRows implements RowSource {
       }
       if (!this.#ends(byte)) continue;
       this.#keep(bytes.subarray(start, at + 1));
-      const row = this.#row();
-      if (row !== undefined) rows.push(row);
+      this.#row();
       start = -1;
     }
     if (start !== -1) this.#keep(bytes.subarray(start));
-    return rows;
   }
 
-  end(): readonly Row[] {
+  end(): void {
     if (this.#expected !== 'nothing') throw invalidInput(`row ${this.#rows + 1}: the JSON ends before its array does`);
-    return [];
   }
 
   /** Outside of rows. Whether a row begins. */
@@ -133,13 +124,13 @@ export class JsonRows implements RowSource {
     this.#parts.push(Buffer.from(bytes));
   }
 
-  #row(): Row | undefined {
+  #row(): void {
     this.#rows += 1;
     this.#expected = 'comma';
     const place = `row ${this.#rows}`;
     const bytes = Buffer.concat(this.#parts.splice(0));
     this.#partBytes = 0;
-    return orLeftOut(this.#leftOut, () => rowOf(decoded(bytes, place), place));
+    this.#take(() => rowOf(decoded(bytes, place), place));
   }
 }
 

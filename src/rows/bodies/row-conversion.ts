@@ -14,9 +14,9 @@ import { ndjsonTypes, type RowFormat, type TextFormat, textTypes } from '../answ
 import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
-import { type LeftOut, orLeftOut, type Row, type RowSource } from './row-source.ts';
+import { type LeftOut, orLeftOut, type Row, type RowSource, type TakeRow } from './row-source.ts';
 import { comesAsText, schemaBytes } from './schema-bytes.ts';
-import { FieldCount, SeenValues } from './seen-values.ts';
+import { SeenFields, type SeenValues } from './seen-values.ts';
 
 /** The columns, and the types of new ones, are those of so many rows. */
 const firstRows = 10_000;
@@ -36,10 +36,10 @@ const valuesPerByte = 16;
 export const conversionBytes = (contentType: string | undefined): number =>
   textFormatOf(contentType) === undefined ? 0 : valuesPerByte * (firstBytes + batchBytes);
 
-function sourceOf({ format, delimiter = ',', table, leftOut }: ConversionOf): RowSource {
-  if (format === 'json') return new JsonRows(leftOut);
-  if (format === 'ndjson') return new NdjsonRows(leftOut);
-  return new CsvRows({ leftOut, table, delimiter, hasHeader: format === 'csv' });
+function sourceOf({ format, delimiter = ',', table }: ConversionOf, take: TakeRow): RowSource {
+  if (format === 'json') return new JsonRows(take);
+  if (format === 'ndjson') return new NdjsonRows(take);
+  return new CsvRows({ table, delimiter, hasHeader: format === 'csv' }, take);
 }
 
 interface ConversionOf {
@@ -70,7 +70,10 @@ export class RowConversion {
   constructor(conversion: ConversionOf) {
     const { format, table, given = new Map(), leftOut, takesAny = table === undefined } = conversion;
     this.#isCsv = format !== 'json' && format !== 'ndjson';
-    this.#source = sourceOf(conversion);
+    this.#source = sourceOf(conversion, (read) => {
+      const row = orLeftOut(leftOut, read);
+      if (row !== undefined) this.#rows.push(row);
+    });
     this.#leftOut = leftOut;
     this.#table = table;
     this.#takesAny = takesAny;
@@ -82,7 +85,8 @@ export class RowConversion {
     const text = this.#mark.strip(piece);
     for (let at = 0; at < text.length; at += pieceBytes) {
       const part = text.subarray(at, at + pieceBytes);
-      this.#take(await this.#source.push(part), part.length);
+      await this.#source.push(part);
+      this.#bytes += part.length;
       yield* this.#ready(false);
     }
   }
@@ -90,15 +94,11 @@ export class RowConversion {
   /** The last bytes of the stream. */
   async *end(): AsyncGenerator<Uint8Array, void, void> {
     const rest = this.#mark.rest();
-    this.#take(await this.#source.push(rest), rest.length);
-    this.#take(await this.#source.end(), 0);
+    await this.#source.push(rest);
+    this.#bytes += rest.length;
+    await this.#source.end();
     yield* this.#ready(true);
     yield endMarker;
-  }
-
-  #take(rows: readonly Row[], bytes: number): void {
-    for (const row of rows) this.#rows.push(row);
-    this.#bytes += bytes;
   }
 
   *#ready(isEnd: boolean): Generator<Uint8Array, void, void> {
@@ -145,10 +145,13 @@ export class RowConversion {
       if (this.#table === undefined) throw invalidInput('there are no rows to see columns in');
       return this.#table.fields.filter(comesAsText); // a merge finds its key in them
     }
-    const seen = new SeenColumns(this.#isCsv);
-    for (const row of rows) seen.see(row);
-    seen.requireNamed(this.#given);
-    return this.#table === undefined ? seen.fields(this.#given) : seen.fieldsOf(this.#table, this.#given);
+    const seen = new SeenFields(this.#isCsv);
+    for (const { values, place } of rows) seen.see(values, place);
+    const columns = seen.byName;
+    requireNamed(columns, this.#given, this.#isCsv);
+    return this.#table === undefined
+      ? fieldsOf(columns, this.#given)
+      : fieldsOfTable(columns, this.#table, this.#given);
   }
 
   *#batch(fields: readonly Field[], rows: readonly Row[]): Generator<Uint8Array, void, void> {
@@ -191,56 +194,36 @@ class ByteOrderMark {
   }
 }
 
-class SeenColumns {
-  readonly #isText: boolean;
-  readonly #count = new FieldCount();
-  readonly #columns = new Map<string, { readonly values: SeenValues; readonly place: string }>();
+type Columns = ReadonlyMap<string, SeenValues>;
+type GivenFields = ReadonlyMap<string, Field>;
 
-  constructor(isText: boolean) {
-    this.#isText = isText;
-  }
+/** A column of JSON may come in a later row, but where its name is near to one that is there it is misspelt. */
+function requireNamed(columns: Columns, given: GivenFields, isCsv: boolean): void {
+  const names = [...columns.keys()];
+  const others = (name: string) => names.filter((each) => withoutDigits(each) !== withoutDigits(name));
+  const isMisspelt = (name: string) => !columns.has(name) && (isCsv || nearest(name, others(name)) !== undefined);
+  const missing = [...given.keys()].find(isMisspelt);
+  if (missing === undefined) return;
+  throw invalidInput(`there is no column ${JSON.stringify(missing)}; the columns are ${names.join(', ')}`);
+}
 
-  see({ values, place }: Row): void {
-    for (const [name, value] of Object.entries(values)) {
-      let column = this.#columns.get(name);
-      if (column === undefined) {
-        this.#count.add(place);
-        column = { values: new SeenValues(this.#count, this.#isText), place };
-        this.#columns.set(name, column);
-      }
-      column.values.see(value, place);
-    }
-  }
+/** The fields get the types that their values have. */
+function fieldsOf(columns: Columns, given: GivenFields): readonly Field[] {
+  if (columns.size === 0) throw invalidInput('the rows have no columns');
+  const later = [...given].filter(([name]) => !columns.has(name)).map(([, field]) => field);
+  const seen = [...columns].map(([name, values]) => given.get(name) ?? values.field(name, true));
+  return [...seen, ...later];
+}
 
-  /** A column of JSON may come in a later row, but where its name is near to one that is there it is misspelt. */
-  requireNamed(given: ReadonlyMap<string, Field>): void {
-    const names = [...this.#columns.keys()];
-    const others = (name: string) => names.filter((each) => withoutDigits(each) !== withoutDigits(name));
-    const isMisspelt = (name: string) =>
-      !this.#columns.has(name) && (this.#isText || nearest(name, others(name)) !== undefined);
-    const missing = [...given.keys()].find(isMisspelt);
-    if (missing === undefined) return;
-    throw invalidInput(`there is no column ${JSON.stringify(missing)}; the columns are ${names.join(', ')}`);
-  }
-
-  /** The fields get the types that their values have. */
-  fields(given: ReadonlyMap<string, Field>): readonly Field[] {
-    if (this.#columns.size === 0) throw invalidInput('the rows have no columns');
-    const later = [...given].filter(([name]) => !this.#columns.has(name)).map(([, field]) => field);
-    const seen = [...this.#columns].map(([name, { values }]) => given.get(name) ?? values.field(name, true));
-    return [...seen, ...later];
-  }
-
-  /** The fields get the types that the table has for them. */
-  fieldsOf(table: Schema, given: ReadonlyMap<string, Field>): readonly Field[] {
-    const known = new Set(table.fields.map(({ name }) => name));
-    for (const [name, { place }] of this.#columns) if (!known.has(name)) throw unknownColumn(name, place);
-    return table.fields.flatMap((field) => {
-      const column = this.#columns.get(field.name);
-      if (column !== undefined) return [fieldSeen(field, column.values)];
-      return given.has(field.name) ? [field] : [];
-    });
-  }
+/** The fields get the types that the table has for them. */
+function fieldsOfTable(columns: Columns, table: Schema, given: GivenFields): readonly Field[] {
+  const known = new Set(table.fields.map(({ name }) => name));
+  for (const [name, { place }] of columns) if (!known.has(name)) throw unknownColumn(name, place);
+  return table.fields.flatMap((field) => {
+    const values = columns.get(field.name);
+    if (values !== undefined) return [fieldSeen(field, values)];
+    return given.has(field.name) ? [field] : [];
+  });
 }
 
 /** Columns that are numbered have names as near as misspelt ones. */
@@ -256,9 +239,9 @@ function requireKnown({ values, place }: Row, known: ReadonlySet<string>): true 
 
 /** A struct has the fields that a row has sent, so that a merge keeps the others. */
 function fieldSeen(field: Field, seen: SeenValues): Field {
-  if (field.type.kind !== 'struct' || field.dictionary !== undefined || seen.fields.size === 0) return field;
+  if (field.type.kind !== 'struct' || field.dictionary !== undefined || seen.fields.byName.size === 0) return field;
   const children = field.children.flatMap((child) => {
-    const values = seen.fields.get(child.name);
+    const values = seen.fields.byName.get(child.name);
     return values === undefined ? [] : [fieldSeen(child, values)];
   });
   return children.length === 0 ? field : { ...field, children };

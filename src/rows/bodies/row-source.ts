@@ -27,12 +27,17 @@ export function orLeftOut<Made>(leftOut: LeftOut, work: () => Made): Made | unde
   }
 }
 
+/** Takes a row that a source has cut out. A source calls it at once with what reads the row; undefined where there is none. */
+export type TakeRow = (read: () => Row | undefined) => void;
+
+/** It cuts a text into rows. `InvalidInput` names the place at fault. */
 export interface RowSource {
-  /** The rows that are complete with these bytes. `InvalidInput` names the place at fault. */
-  push(bytes: Uint8Array): readonly Row[] | Promise<readonly Row[]>;
-  /** The rows that are complete at the end. */
-  end(): readonly Row[] | Promise<readonly Row[]>;
+  push(bytes: Uint8Array): void | Promise<void>;
+  end(): void | Promise<void>;
 }
+
+/** Texts are UTF-8, and what is not is refused. */
+export const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** The text of one row; a longer one would be held twice as JavaScript's values. */
 export const mostRowBytes = 8 << 20;

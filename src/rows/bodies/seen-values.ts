@@ -9,41 +9,50 @@ type Kind = 'bool' | 'int' | 'long' | 'float' | 'date' | 'timestamp' | 'zoned' |
 
 export const mostDepth = 16;
 
-/** Shared by all columns of a source. */
-export class FieldCount {
-  #count = 0;
+/** The columns of rows, or the fields of objects, by their names, with what was seen of each. */
+export class SeenFields {
+  readonly byName = new Map<string, SeenValues>();
+  readonly #isText: boolean;
+  readonly #count: { fields: number };
 
-  add(place: string): void {
-    this.#count += 1;
-    if (this.#count > mostFields)
-      throw invalidInput(`${place}: the rows have more than ${mostFields} columns and fields`);
+  /** `isText`: all values come as texts, as those of CSV do. `count` is of all columns and fields of a source. */
+  constructor(isText: boolean, count = { fields: 0 }) {
+    this.#isText = isText;
+    this.#count = count;
+  }
+
+  see(values: object, place: string, depth = 0): void {
+    for (const [name, value] of Object.entries(values)) {
+      let field = this.byName.get(name);
+      if (field === undefined) {
+        this.#count.fields += 1;
+        if (this.#count.fields > mostFields)
+          throw invalidInput(`${place}: the rows have more than ${mostFields} columns and fields`);
+        field = new SeenValues(this.#count, this.#isText, place);
+        this.byName.set(name, field);
+      }
+      field.see(value, place, depth);
+    }
   }
 }
 
 export class SeenValues {
-  readonly #count: FieldCount;
+  readonly #count: { fields: number };
   readonly #isText: boolean;
+  /** The first value stands there. */
+  readonly place: string;
   readonly #kinds = new Set<Kind>();
   /** Lists had these. */
   readonly #lengths = new Set<number>();
   #items: SeenValues | undefined;
-  readonly #fields = new Map<string, SeenValues>();
+  readonly fields: SeenFields;
   #hasNull = false;
 
-  /** `isText`: all values come as texts, as those of CSV do. */
-  constructor(count: FieldCount, isText: boolean) {
+  constructor(count: { fields: number }, isText: boolean, place: string) {
     this.#count = count;
     this.#isText = isText;
-  }
-
-  /** Its objects have these fields. */
-  get fields(): ReadonlyMap<string, SeenValues> {
-    return this.#fields;
-  }
-
-  /** It has seen the values in its lists; undefined where there was none. */
-  get items(): SeenValues | undefined {
-    return this.#items;
+    this.place = place;
+    this.fields = new SeenFields(false, count);
   }
 
   see(value: unknown, place: string, depth = 0): void {
@@ -55,25 +64,13 @@ export class SeenValues {
     const read = this.#isText && typeof value === 'string' ? valueOfText(value) : value;
     this.#kinds.add(kindOf(read));
     if (Array.isArray(read)) this.#seeItems(read, place, depth);
-    else if (isObject(read)) this.#seeFields(read, place, depth);
+    else if (isObject(read)) this.fields.see(read, place, depth + 1);
   }
 
   #seeItems(items: readonly unknown[], place: string, depth: number): void {
     if (this.#lengths.size < 2) this.#lengths.add(items.length);
-    this.#items ??= new SeenValues(this.#count, false);
+    this.#items ??= new SeenValues(this.#count, false, place);
     for (const item of items) this.#items.see(item, place, depth + 1);
-  }
-
-  #seeFields(values: object, place: string, depth: number): void {
-    for (const [name, value] of Object.entries(values)) {
-      let field = this.#fields.get(name);
-      if (field === undefined) {
-        this.#count.add(place);
-        field = new SeenValues(this.#count, false);
-        this.#fields.set(name, field);
-      }
-      field.see(value, place, depth + 1);
-    }
   }
 
   /** Only a column itself can be a vector. */
@@ -101,10 +98,10 @@ export class SeenValues {
       if (isVector) return made({ kind: 'fixed_size_list', listSize }, [itemOf(made({ kind: 'float', bitWidth: 32 }))]);
       return made({ kind: 'list' }, [items.field('item', false)]);
     }
-    if (are('object') && this.#fields.size > 0) {
+    if (are('object') && this.fields.byName.size > 0) {
       return made(
         { kind: 'struct' },
-        [...this.#fields].map(([of, values]) => values.field(of, false)),
+        [...this.fields.byName].map(([of, values]) => values.field(of, false)),
       );
     }
     return made({ kind: 'utf8' });
