@@ -5,7 +5,7 @@ import { arrowCommand } from './arrow.ts';
 import { type CliContext, type Command, type CommandGroup, UsageError, versionOf, write } from './command.ts';
 import { completionCommand } from './completion.ts';
 import { configCommand } from './config.ts';
-import { issuerKeyCommands, keyCommands, tokenCommand } from './credentials.ts';
+import { issuerKeyCommands, keyCommands, tokenCommand } from './credential-commands.ts';
 import { devCommand } from './dev.ts';
 import { doctorCommand } from './doctor/doctor.ts';
 import { programOf } from './program.ts';

@@ -112,10 +112,8 @@ export class MaintenanceJobs {
   }
 
   /** Also versions whose retention has not ended. */
-  async removeVersions(target: BranchRef, ranges: readonly VersionRange[]): Promise<PruneReport | undefined> {
-    const report = await this.#deps.actions.removeVersions(target, ranges, this.#nowMs);
-    this.#logPruned(target, report);
-    return report;
+  removeVersions(target: BranchRef, ranges: readonly VersionRange[]): Promise<PruneReport | undefined> {
+    return this.#prune(target, 'by hand', this.#nowMs, ranges);
   }
 
   /** Versions go first: those that the compaction replaces were the newest until then. */
@@ -177,8 +175,13 @@ export class MaintenanceJobs {
     return reports;
   }
 
-  async #prune(target: BranchRef, reason: PruneReport['reason']): Promise<PruneReport | undefined> {
-    const report = await this.#deps.actions.prune(target, reason, this.#retainedFromMs);
+  async #prune(
+    target: BranchRef,
+    reason: PruneReport['reason'],
+    supersededBeforeMs = this.#retainedFromMs,
+    within?: readonly VersionRange[],
+  ): Promise<PruneReport | undefined> {
+    const report = await this.#deps.actions.prune(target, reason, supersededBeforeMs, within);
     this.#logPruned(target, report);
     return report;
   }

@@ -228,10 +228,10 @@ test('versions that a client deletes stay from the one on that an index is built
   const { actions, pins, target, dataset, layout } = await maintained(t);
   const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
   const unpin = pins.pin(target, 3, await layout());
-  assert.equal((await actions.removeVersions(target, all, inAnHour()))?.removedVersions, 2);
+  assert.equal((await actions.prune(target, 'by hand', inAnHour(), all))?.removedVersions, 2);
   unpin();
-  assert.equal((await actions.removeVersions(target, [{ from: 0, before: 3 }], inAnHour()))?.removedVersions, 0);
-  assert.equal((await actions.removeVersions(target, all, inAnHour()))?.removedVersions, 1);
+  assert.equal((await actions.prune(target, 'by hand', inAnHour(), [{ from: 0, before: 3 }]))?.removedVersions, 0);
+  assert.equal((await actions.prune(target, 'by hand', inAnHour(), all))?.removedVersions, 1);
   await layout();
   assert.equal((await dataset.versionPage(allVersions)).length, 1);
 });
@@ -254,7 +254,7 @@ test('a replica that has lost the table removes no version of it, neither by its
   const { actions, target, dataset } = await maintained(t, undefined, { confirm });
   const all = [{ from: 0, before: Number.POSITIVE_INFINITY }];
   await assert.rejects(actions.prune(target, 'old versions', inAnHour()), { kind: 'WriterMoved' });
-  await assert.rejects(actions.removeVersions(target, all, inAnHour()), { kind: 'WriterMoved' });
+  await assert.rejects(actions.prune(target, 'by hand', inAnHour(), all), { kind: 'WriterMoved' });
   assert.equal((await dataset.versionPage(allVersions)).length, 4);
 });
 
@@ -266,5 +266,5 @@ test('a table that is not there any more is left alone', async (t) => {
   assert.equal(await actions.compact(gone, { reason: 'quiet', fragments: 'all' }, never), undefined);
   assert.equal(await actions.buildIndex(gone, btreeOn('id'), 'many rows', never), undefined);
   assert.equal(await actions.prune(gone, 'old versions', inAnHour()), undefined);
-  assert.equal(await actions.removeVersions(gone, [], inAnHour()), undefined);
+  assert.equal(await actions.prune(gone, 'by hand', inAnHour(), []), undefined);
 });

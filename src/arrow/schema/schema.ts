@@ -32,10 +32,10 @@ interface TypeDetails {
 }
 
 type Plain = Readonly<Record<never, never>>;
-type Kind = keyof TypeDetails;
+type TypeKind = keyof TypeDetails;
 
-export type DataTypeOf<Of extends Kind> = { [Each in Of]: { readonly kind: Each } & TypeDetails[Each] }[Of];
-export type DataType = DataTypeOf<Kind>;
+export type DataTypeOf<Of extends TypeKind> = { [Each in Of]: { readonly kind: Each } & TypeDetails[Each] }[Of];
+export type DataType = DataTypeOf<TypeKind>;
 
 export interface Dictionary {
   readonly id: bigint;
@@ -94,7 +94,7 @@ const withUnit = ({ kind, unit }: { readonly kind: string; readonly unit: string
 const withElement = ({ kind }: { readonly kind: string }, children: readonly Field[]): string =>
   `${kind}<${children.map(typeName).join()}>`;
 
-const kinds: { readonly [Each in Kind]: KindFacts<DataTypeOf<Each>> } = {
+const kinds: { readonly [Each in TypeKind]: KindFacts<DataTypeOf<Each>> } = {
   null: { layout: () => ({ ...layout(0, undefined), hasBitmap: false }) },
   bool: { layout: () => layout(0, 1) },
   int: { layout: ({ bitWidth }) => layout(0, bitWidth), name: intName },
@@ -153,7 +153,7 @@ function zoneName(timezone: string | undefined): string {
   return `Some("${timezone}")`;
 }
 
-const factsOf = <Of extends Kind>(type: DataTypeOf<Of>): KindFacts<DataTypeOf<Of>> => kinds[type.kind];
+const factsOf = <Of extends TypeKind>(type: DataTypeOf<Of>): KindFacts<DataTypeOf<Of>> => kinds[type.kind];
 
 /** Such as `int64`, `timestamp(us, UTC)`, `list<utf8>`, `dictionary<int8, utf8>`. */
 export function typeName({ type, children, dictionary }: Field): string {

@@ -30,25 +30,6 @@ export function faultOfFile(file: StoredFile, manifest: Manifest, { outlivedPowe
   const expectedBytes = file.kind === 'transaction' ? manifest.transaction?.length : file.sizeBytes;
   if (expectedBytes !== undefined && sizeBytes !== expectedBytes) return `has ${sizeBytes} bytes, not ${expectedBytes}`;
   if (sizeBytes === 0) return 'is empty';
-  return faultOfContent(file, sizeBytes, manifest, outlivedPowerCut);
-}
-
-/** False for a deletion file that was cut short. */
-export function isWholeDeletionFile(path: string): boolean {
-  const disk = openSync(path, 'r');
-  try {
-    return hasShapeOf(disk, path, fstatSync(disk).size);
-  } finally {
-    closeSync(disk);
-  }
-}
-
-function faultOfContent(
-  file: StoredFile,
-  sizeBytes: number,
-  manifest: Manifest,
-  outlivedPowerCut: boolean,
-): string | undefined {
   if (file.kind === 'transaction' && manifest.transaction !== undefined) {
     return readFileSync(file.path).equals(manifest.transaction) ? undefined : 'differs from the manifest';
   }
@@ -56,6 +37,16 @@ function faultOfContent(
   try {
     if (!hasShapeOf(disk, file.path, sizeBytes)) return 'does not begin or end as it should';
     return outlivedPowerCut && hasZeroPage(disk) ? 'has a page of zeros' : undefined;
+  } finally {
+    closeSync(disk);
+  }
+}
+
+/** False for a deletion file that was cut short. */
+export function isWholeDeletionFile(path: string): boolean {
+  const disk = openSync(path, 'r');
+  try {
+    return hasShapeOf(disk, path, fstatSync(disk).size);
   } finally {
     closeSync(disk);
   }

@@ -13,6 +13,8 @@ function withCoverage(encoded: Uint8Array, change: (covered: ReadonlySet<number>
     : edit(index, encoded, { coverage: bitmapOfValues([...changed].sort((a, b) => a - b)) });
 }
 
+const idsOf = (fragments: readonly { readonly id: number }[]) => new Set(fragments.map(({ id }) => id));
+
 /** An encoded index that does not cover these fragments. */
 export const notCovering = (fragments: ReadonlySet<number>, encoded: Uint8Array): Uint8Array =>
   fragments.size === 0 ? encoded : withCoverage(encoded, (covered) => covered.difference(fragments));
@@ -22,13 +24,13 @@ export const notCovering = (fragments: ReadonlySet<number>, encoded: Uint8Array)
  * of a group covers those that take their place.
  */
 export function followingRows(
-  groups: readonly { readonly before: readonly number[]; readonly after: readonly number[] }[],
+  groups: readonly Readonly<Record<'before' | 'after', readonly { readonly id: number }[]>>[],
   section: Uint8Array | undefined,
 ): Uint8Array | undefined {
   if (section === undefined || groups.length === 0) return section;
   const follow = (covered: ReadonlySet<number>) =>
     groups
-      .filter(({ before }) => before.length > 0 && before.every((id) => covered.has(id)))
-      .reduce((set, { before, after }) => set.difference(new Set(before)).union(new Set(after)), covered);
+      .filter(({ before }) => before.length > 0 && before.every(({ id }) => covered.has(id)))
+      .reduce((set, { before, after }) => set.difference(idsOf(before)).union(idsOf(after)), covered);
   return editEach(indexSection, section, { indexes: (each) => withCoverage(each, follow) });
 }

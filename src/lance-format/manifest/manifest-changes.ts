@@ -1,7 +1,7 @@
-import { index, indexSection, mapEntry, mapUpdate, restore, transaction, updateConfig } from '../messages.ts';
+import { index, indexSection, mapUpdate, restore, transaction, updateConfig } from '../messages.ts';
 import { decode, edit, editEach, encode } from '../protobuf.ts';
-import { type NewVersion, type VersionIdentity, versionAfter } from './next-manifest.ts';
-import { manifestFileOf, sectionsOf } from './parse-manifest.ts';
+import { entriesOf, type NewVersion, type VersionIdentity, versionAfter } from './next-manifest.ts';
+import { identifierOf, manifestFileOf, sectionsOf } from './parse-manifest.ts';
 import { requireReplaceable } from './replaceable.ts';
 
 /**
@@ -19,7 +19,7 @@ export function fenceVersion(
   const recorded = encode(transaction, {
     readVersion,
     uuid: identity.transactionId,
-    properties: Object.entries(properties).map(([key, value]) => encode(mapEntry, { key, value })),
+    properties: entriesOf(properties),
     restore: encode(restore, { version: readVersion }),
   });
   return versionAfter({ message, readVersion, like: head }, {}, { indexes, transaction: recorded }, identity);
@@ -66,7 +66,7 @@ export function schemaMetadataVersion(
 ): NewVersion {
   const { message, indexes } = sectionsOf(head);
   const { version: readVersion } = requireReplaceable(message, indexes);
-  const entries = Object.entries(metadata).map(([key, value]) => encode(mapEntry, { key, value }));
+  const entries = entriesOf(metadata);
   const update = encode(updateConfig, { schemaMetadata: encode(mapUpdate, { entries, isWhole: true }) });
   const recorded = encode(transaction, { readVersion, uuid: identity.transactionId, updateConfig: update });
   return versionAfter(
@@ -88,7 +88,7 @@ export function branchManifest(made: Buffer, parent: Buffer): Buffer | undefined
   if (indexes === undefined || inherited.size === 0) return undefined;
   const placed = editEach(indexSection, indexes, {
     indexes: (each) => {
-      const baseId = inherited.get(idOf(each));
+      const baseId = inherited.get(identifierOf(each));
       return baseId === undefined ? each : edit(index, each, { baseId });
     },
   });
@@ -100,9 +100,7 @@ function inheritedBases(section: Uint8Array | undefined): ReadonlyMap<string, nu
   const { indexes = [] } = section === undefined ? {} : decode(indexSection, section, ['indexes']);
   const based = indexes.flatMap((each): [string, number][] => {
     const { baseId } = decode(index, each, ['baseId']);
-    return baseId === undefined ? [] : [[idOf(each), baseId]];
+    return baseId === undefined ? [] : [[identifierOf(each), baseId]];
   });
   return new Map(based);
 }
-
-const idOf = (encoded: Uint8Array): string => Buffer.from(decode(index, encoded, ['uuid']).uuid ?? []).toString('hex');

@@ -18,13 +18,12 @@ import {
   mapEntry,
   rewrite,
   rewriteGroup,
-  timestamp,
   transaction,
   update,
 } from '../messages.ts';
 import { type Decoded, decode, edit, editEach, encode, fieldsIn, MalformedFile } from '../protobuf.ts';
 import { followingRows } from './index-coverage.ts';
-import { fragmentId, manifestFileOf, sectionsOf } from './parse-manifest.ts';
+import { fragmentId, manifestFileOf, sectionsOf, timestampOf } from './parse-manifest.ts';
 import {
   deletionFilesFlag,
   hasPrimaryKey,
@@ -76,13 +75,11 @@ export function versionAfter(
   const recorded = withProperties(parts.transaction, properties);
   const version = readVersion + 1;
   const transactionFile = `${readVersion}-${transactionId}.txn`;
-  const seconds = Math.floor(committedAtMs / 1_000);
-  const nanoseconds = Math.floor(committedAtMs % 1_000) * 1_000_000;
   const next = edit(manifest, message, {
     ...ofOneVersion,
     ...changes,
     version,
-    timestamp: encode(timestamp, { seconds, nanoseconds }),
+    timestamp: timestampOf(committedAtMs),
     transactionFile,
   });
   return {
@@ -94,11 +91,14 @@ export function versionAfter(
 }
 
 /** A message followed by another of its kind is the two together. */
-function withProperties(recorded: Buffer, properties: VersionIdentity['properties']): Buffer {
-  if (properties === undefined) return recorded;
-  const entries = Object.entries(properties).map(([key, value]) => encode(mapEntry, { key, value }));
-  return Buffer.concat([recorded, encode(transaction, { properties: entries })]);
-}
+const withProperties = (recorded: Buffer, properties: VersionIdentity['properties']): Buffer =>
+  properties === undefined
+    ? recorded
+    : Buffer.concat([recorded, encode(transaction, { properties: entriesOf(properties) })]);
+
+/** The entries of a map of texts. */
+export const entriesOf = (texts: Readonly<Record<string, string>>): readonly Buffer[] =>
+  Object.entries(texts).map(([key, value]) => encode(mapEntry, { key, value }));
 
 /** The file of a fragment's new deletion vector. */
 export interface DeletionFile {
@@ -142,16 +142,23 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
     throw new NotReplaceable('the table lists its new keys for other writers');
   }
   const fragments = before.fragments.map((bytes) => ({ id: fragmentId(bytes), bytes }));
-  const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
+  const largestId = largestFragmentId(before);
   const placed = stagedFragments(staged, fieldIds, groups, largestId + 1);
   const { added, nextRowId } =
     groups === undefined ? identified(before, placed, replacement.updated) : { ...before, added: placed };
   const updated = updatedFragments(fragments, deletions);
+  const moved = groups?.map(({ before: from, after }) => {
+    const stagedIds = new Set(after.map(({ id }) => id));
+    return {
+      before: fragments.filter(({ id }) => from.includes(id)),
+      after: added.filter(({ stagedId }) => stagedIds.has(stagedId)),
+    };
+  });
   const operation = isAppend
     ? { append: encode(append, { fragments: added.map(withoutId) }) }
-    : groups === undefined
-      ? updateOf(deletions, updated, added)
-      : rewriteOf(groups, fragments, added);
+    : moved === undefined
+      ? { update: updateOf(deletions, updated, added) }
+      : { rewrite: rewriteOf(moved) };
   const { version: readVersion } = before;
   const recorded = encode(transaction, { readVersion, uuid: transactionId, ...operation });
   const stay = fragments.filter(({ id }) => deletions.get(id) !== 'all rows');
@@ -164,8 +171,8 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
     nextRowId,
   };
   const from = { message, readVersion, like: current };
-  const moved = before.hasRowIds ? placesOf(groups, added) : [];
-  const parts = { indexes: followingRows(moved, indexes), transaction: recorded };
+  const following = before.hasRowIds && moved !== undefined ? followingRows(moved, indexes) : indexes;
+  const parts = { indexes: following, transaction: recorded };
   const next = versionAfter(from, changes, parts, replacement);
   return { ...next, fragments: added.map(({ id, rows }) => ({ id, rows })) };
 }
@@ -176,11 +183,12 @@ function requireMoved(before: Replaceable, staged: Replaceable, fieldIds: FieldI
   if (fieldIds !== undefined) throw new NotReplaceable('the table has other columns now');
 }
 
-/** No fragment of this version, or of one before it, has this id or a larger one. */
-export function nextFragmentId(current: Buffer): number {
-  const { fragments = [], maxFragmentId = -1 } = decode(manifest, sectionsOf(current).message);
-  return fragments.map(fragmentId).reduce((a, b) => Math.max(a, b), maxFragmentId) + 1;
-}
+/** No fragment of this version, or of one before it, has a larger one; -1 where there never was one. */
+export const largestFragmentId = ({ fragments = [], maxFragmentId = -1 }: Decoded<typeof manifest>): number =>
+  fragments.map(fragmentId).reduce((a, b) => Math.max(a, b), maxFragmentId);
+
+export const nextFragmentId = (current: Buffer): number =>
+  largestFragmentId(decode(manifest, sectionsOf(current).message)) + 1;
 
 interface StoredBytes {
   readonly id: number;
@@ -257,12 +265,6 @@ function updatedFragments(
 
 const deletionsOf = (file: DeletionFile): Buffer => encode(deletionFile, { isBitmap: true, ...file });
 
-const placesOf = (groups: readonly MovedGroup[] = [], added: readonly AddedFragment[]) =>
-  groups.map(({ before, after }) => {
-    const staged = new Set(after.map(({ id }) => id));
-    return { before, after: added.filter(({ stagedId }) => staged.has(stagedId)).map(({ id }) => id) };
-  });
-
 /** A transaction does not say which ids new fragments get. */
 const withoutId = ({ bytes }: StoredBytes): Buffer => edit(fragment, bytes, { id: undefined });
 
@@ -271,27 +273,22 @@ function updateOf(
   deletions: Replacement['deletions'],
   updated: ReadonlyMap<number, Uint8Array>,
   added: readonly AddedFragment[],
-) {
+): Buffer {
   const removed = [...deletions].flatMap(([id, change]) => (change === 'all rows' ? [id] : []));
-  return {
-    update: encode(update, {
-      removedFragmentIds: removed.length === 0 ? undefined : [removed],
-      updatedFragments: [...updated.values()],
-      newFragments: added.map(withoutId),
-    }),
-  };
+  return encode(update, {
+    removedFragmentIds: removed.length === 0 ? undefined : [removed],
+    updatedFragments: [...updated.values()],
+    newFragments: added.map(withoutId),
+  });
 }
 
-function rewriteOf(groups: readonly MovedGroup[], fragments: readonly StoredBytes[], added: readonly AddedFragment[]) {
-  const encoded = groups.map(({ before, after }) => {
-    const ids = new Set(after.map(({ id }) => id));
-    return encode(rewriteGroup, {
-      before: fragments.filter(({ id }) => before.includes(id)).map(({ bytes }) => bytes),
-      after: added.filter(({ stagedId }) => ids.has(stagedId)).map(({ bytes }) => bytes),
-    });
-  });
-  return { rewrite: encode(rewrite, { groups: encoded }) };
-}
+const rewriteOf = (moved: readonly Readonly<Record<'before' | 'after', readonly StoredBytes[]>>[]): Buffer => {
+  const bytesOf = (fragments: readonly StoredBytes[]) => fragments.map(({ bytes }) => bytes);
+  const groups = moved.map(({ before, after }) =>
+    encode(rewriteGroup, { before: bytesOf(before), after: bytesOf(after) }),
+  );
+  return encode(rewrite, { groups });
+};
 
 /**
  * By the ids of the columns `source`, those of `target`; undefined unless files written for the one are as those written for the

@@ -178,17 +178,11 @@ function arrayOf(numbers: readonly number[]): Buffer {
   const base = numbers.reduce((least, each) => Math.min(least, each), Number.POSITIVE_INFINITY);
   const most = numbers.reduce((largest, each) => Math.max(largest, each), 0) - base;
   const offsets = numbers.map((each) => each - base);
-  if (most < 2 ** 16)
-    return encode(numberArrays, {
-      ofTwoBytes: encode(numberArray, { base, offsets: bytesOf(Uint16Array.from(offsets)) }),
-    });
-  if (most < 2 ** 32)
-    return encode(numberArrays, {
-      ofFourBytes: encode(numberArray, { base, offsets: bytesOf(Uint32Array.from(offsets)) }),
-    });
-  return encode(numberArrays, {
-    ofEightBytes: encode(numberArray, { offsets: bytesOf(BigUint64Array.from(numbers, BigInt)) }),
-  });
+  const array = (numbersOfWidth: NodeJS.TypedArray, from: number | undefined) =>
+    encode(numberArray, { base: from, offsets: bytesOf(numbersOfWidth) });
+  if (most < 2 ** 16) return encode(numberArrays, { ofTwoBytes: array(Uint16Array.from(offsets), base) });
+  if (most < 2 ** 32) return encode(numberArrays, { ofFourBytes: array(Uint32Array.from(offsets), base) });
+  return encode(numberArrays, { ofEightBytes: array(BigUint64Array.from(numbers, BigInt), undefined) });
 }
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: NodeJS.TypedArray): Uint8Array =>

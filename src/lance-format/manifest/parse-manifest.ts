@@ -19,7 +19,7 @@ import {
   timestamp,
   uuid,
 } from '../messages.ts';
-import { decode, edit, MalformedFile } from '../protobuf.ts';
+import { decode, edit, encode, MalformedFile } from '../protobuf.ts';
 
 export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
 
@@ -97,7 +97,12 @@ export function parseManifest(file: Buffer): Manifest {
     ],
     indexFolders: indexes.filter(({ files }) => files.length === 0).map(({ folder }) => folder),
     transaction,
-    bases: new Map((known.basePaths ?? []).map(readBase)),
+    bases: new Map(
+      (known.basePaths ?? []).map((each) => {
+        const { id = 0, isDatasetRoot = false, path = '' } = decode(basePath, each);
+        return [id, { path, isDatasetRoot }];
+      }),
+    ),
   };
 }
 
@@ -108,15 +113,13 @@ function topLevelId(encoded: Uint8Array): readonly (readonly [name: string, id: 
   return parentId === noParent ? [[name, id]] : [];
 }
 
+export const timestampOf = (ms: number): Buffer =>
+  encode(timestamp, { seconds: Math.floor(ms / 1_000), nanoseconds: Math.floor(ms % 1_000) * 1_000_000 });
+
 /** Whole milliseconds, rounded down. */
 function millisecondsOf(encoded: Uint8Array): number {
   const { seconds = 0, nanoseconds = 0 } = decode(timestamp, encoded);
   return seconds * 1_000 + Math.floor(nanoseconds / 1_000_000);
-}
-
-function readBase(encoded: Uint8Array): readonly [id: number, base: Base] {
-  const { id = 0, isDatasetRoot = false, path = '' } = decode(basePath, encoded);
-  return [id, { path, isDatasetRoot }];
 }
 
 function readFragment(encoded: Uint8Array): {
@@ -129,7 +132,9 @@ function readFragment(encoded: Uint8Array): {
   const outside = [known.externalRowIds, known.externalUpdatedAtVersions, known.externalCreatedAtVersions];
   const files = [
     ...[...(known.files ?? []), ...overlays].map(readDataFile),
-    ...outside.flatMap((each) => each ?? []).map(readExternalFile),
+    ...outside
+      .flatMap((each) => each ?? [])
+      .map((each): FileReference => ({ kind: 'rowIds', path: decode(externalFile, each).path ?? '' })),
   ];
   const deletions = known.deletionFile && readDeletionFile(known.deletionFile, id);
   const stored = {
@@ -151,11 +156,6 @@ function readDeletionFile(encoded: Uint8Array, fragmentId: number) {
   const { isBitmap, readVersion = 0, id = 0n, deletedRows = 0, baseId } = decode(deletionFile, encoded);
   const path = `${fragmentId}-${readVersion}-${id}.${isBitmap === true ? 'bin' : 'arrow'}`;
   return { id, deletedRows, file: { kind: 'deletions', path, baseId } as const };
-}
-
-function readExternalFile(encoded: Uint8Array): FileReference {
-  const { path = '' } = decode(externalFile, encoded);
-  return { kind: 'rowIds', path };
 }
 
 interface IndexReference extends StoredIndex {
@@ -202,7 +202,10 @@ interface ManifestSections {
 }
 
 export function sectionsOf(file: Buffer): ManifestSections {
-  const message = messageOf(file);
+  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== lanceMagic) {
+    throw new MalformedFile('the manifest does not end as one');
+  }
+  const message = section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
   const positions = decode(manifest, message, ['indexSection', 'transactionSection', 'transactionSectionOfLance14']);
   const { indexSection, transactionSectionOfLance14, transactionSection = transactionSectionOfLance14 } = positions;
   return {
@@ -216,13 +219,6 @@ export function sectionsOf(file: Buffer): ManifestSections {
 export function transactionIn(file: Buffer): Uint8Array | string | undefined {
   const { message, transaction } = sectionsOf(file);
   return transaction ?? (decode(manifest, message, ['transactionFile']).transactionFile || undefined);
-}
-
-function messageOf(file: Buffer): Uint8Array {
-  if (file.length < footerBytes || file.toString('latin1', file.length - 4) !== lanceMagic) {
-    throw new MalformedFile('the manifest does not end as one');
-  }
-  return section(file, Number(file.readBigUInt64LE(file.length - footerBytes)));
 }
 
 function section(file: Buffer, position: number): Uint8Array {
@@ -273,6 +269,10 @@ export const fragmentId = (encoded: Uint8Array): number => decode(fragment, enco
 /** The encoded indexes of a section, if the manifest has one. */
 export const indexesIn = (section: Uint8Array | undefined): readonly Uint8Array[] =>
   (section && decode(indexSection, section).indexes) ?? [];
+
+/** What tells an encoded index from all others. */
+export const identifierOf = (encoded: Uint8Array): string =>
+  Buffer.from(decode(index, encoded, ['uuid']).uuid ?? []).toString('hex');
 
 export const nameOfIndex = (encoded: Uint8Array): string => decode(index, encoded, ['name']).name ?? '';
 

@@ -6,7 +6,7 @@
 import { fragment, manifest, rowIdSequence, rowVersionRun, rowVersions } from '../messages.ts';
 import { decode, edit, editEach, encode, MalformedFile } from '../protobuf.ts';
 import { encodeNumbers, type NumberSegment, rangeOf, readSegment, Sequence, segmentsOf } from './number-sequence.ts';
-import { sectionsOf } from './parse-manifest.ts';
+import { fragmentId, sectionsOf } from './parse-manifest.ts';
 
 export interface RowIdentity {
   readonly id: number;
@@ -67,20 +67,18 @@ class RowIdentities {
   readonly #read = new Map<number, FragmentIdentities>();
 
   constructor(fragments: readonly Uint8Array[]) {
-    this.#fragments = new Map(fragments.map((each) => [decode(fragment, each, ['id']).id ?? 0, each]));
+    this.#fragments = new Map(fragments.map((each) => [fragmentId(each), each]));
   }
 
   at({ fragment: id, offset }: RowPlace): RowIdentity {
-    const rows = this.#read.get(id) ?? this.#readFragment(id);
+    let rows = this.#read.get(id);
+    if (rows === undefined) {
+      const encoded = this.#fragments.get(id);
+      if (encoded === undefined) throw new MalformedFile(`no fragment ${id}`);
+      rows = new FragmentIdentities(encoded);
+      this.#read.set(id, rows);
+    }
     return rows.at(offset);
-  }
-
-  #readFragment(id: number): FragmentIdentities {
-    const encoded = this.#fragments.get(id);
-    if (encoded === undefined) throw new MalformedFile(`no fragment ${id}`);
-    const rows = new FragmentIdentities(encoded);
-    this.#read.set(id, rows);
-    return rows;
   }
 }
 

@@ -1,8 +1,8 @@
 import { ofOneVersion } from '../manifest/next-manifest.ts';
-import { manifestFileOf, sectionsOf } from '../manifest/parse-manifest.ts';
+import { manifestFileOf, sectionsOf, timestampOf } from '../manifest/parse-manifest.ts';
 import { basePathsFlag, requireReplaceable } from '../manifest/replaceable.ts';
-import { basePath, manifest, timestamp } from '../messages.ts';
-import { decode, edit, encode } from '../protobuf.ts';
+import { basePath, manifest } from '../messages.ts';
+import { decode, edit } from '../protobuf.ts';
 import { fragmentWith, indexesWith } from './shadow-manifest.ts';
 
 /**
@@ -17,10 +17,7 @@ export function cloneManifest(original: Buffer, committedAtMs: number): Buffer {
   const clone = edit(manifest, message, {
     ...ofOneVersion,
     branch: undefined,
-    timestamp: encode(timestamp, {
-      seconds: Math.floor(committedAtMs / 1_000),
-      nanoseconds: Math.floor(committedAtMs % 1_000) * 1_000_000,
-    }),
+    timestamp: timestampOf(committedAtMs),
     fragments: known.fragments.map((each) => changes.reduce((changed, change) => fragmentWith(change, changed), each)),
     basePaths: undefined,
     readerFlags: known.readerFlags & ~basePathsFlag || undefined,

@@ -4,8 +4,14 @@
  */
 
 import { notCovering } from '../manifest/index-coverage.ts';
-import { type NewVersion, type VersionIdentity, versionAfter } from '../manifest/next-manifest.ts';
-import { fragmentId, indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
+import {
+  entriesOf,
+  largestFragmentId,
+  type NewVersion,
+  type VersionIdentity,
+  versionAfter,
+} from '../manifest/next-manifest.ts';
+import { indexesIn, nameOfIndex, sectionsOf, uuidText } from '../manifest/parse-manifest.ts';
 import { basePathsFlag, deletionFilesFlag, NotReplaceable, requireReplaceable } from '../manifest/replaceable.ts';
 import { identified, type RowIdentity, withOtherIdentities, withoutIdentities } from '../manifest/row-identity.ts';
 import {
@@ -17,7 +23,6 @@ import {
   indexDetails,
   indexSection,
   manifest,
-  mapEntry,
   overwrite,
   rowVersionRun,
   rowVersions,
@@ -165,7 +170,7 @@ export function indexVersion(
 
 /** The vector index gets these, also where the engine wrote some. */
 function withHints(encoded: Uint8Array, hints: Readonly<Record<string, string>>): Uint8Array {
-  const added = Object.entries(hints).map(([key, value]) => encode(mapEntry, { key, value }));
+  const added = entriesOf(hints);
   if (added.length === 0) return encoded;
   const withAdded = (value: Uint8Array) =>
     edit(vectorDetails, value, { hints: [...(decode(vectorDetails, value).hints ?? []), ...added] });
@@ -210,7 +215,7 @@ export function overwriteVersion(head: Buffer, staged: Buffer, identity: Version
   } = requireReplaceable(sectionsOf(staged).message, undefined);
   if (fragments.some((each) => decode(fragment, each).deletionFile !== undefined))
     throw new NotReplaceable('rows of the source are deleted');
-  const largestId = before.fragments.map(fragmentId).reduce((a, b) => Math.max(a, b), before.maxFragmentId ?? -1);
+  const largestId = largestFragmentId(before);
   const placed = fragments.map((each, index) => ({
     bytes: edit(fragment, each, { id: largestId + 1 + index || undefined }),
     rows: decode(fragment, each, ['physicalRows']).physicalRows ?? 0,

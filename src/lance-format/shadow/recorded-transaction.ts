@@ -3,7 +3,7 @@
  * it: a record that says too little would let one of them commit on top of what it has not seen (docs/design/shadows-and-workers.md).
  */
 
-import { fragmentId } from '../manifest/parse-manifest.ts';
+import { fragmentId, identifierOf } from '../manifest/parse-manifest.ts';
 import { NotReplaceable } from '../manifest/replaceable.ts';
 import {
   addColumns,
@@ -14,7 +14,6 @@ import {
   deletionFile,
   field,
   fragment,
-  index,
   overwrite,
   rewrite,
   rewriteGroup,
@@ -127,9 +126,6 @@ function indexChange({ indexes: before }: StoredParts, { indexes: after }: Store
     removedIndexes: before.filter((each) => !left.has(identifierOf(each))),
   });
 }
-
-const identifierOf = (encoded: Uint8Array): string =>
-  Buffer.from(decode(index, encoded, ['uuid']).uuid ?? []).toString('hex');
 
 interface FragmentChanges {
   readonly removed: readonly number[];

@@ -1,7 +1,7 @@
 /**
  * A shadow is a dataset whose manifest names the files of another one where they are, under a base path of its own (what Lance
  * calls a shallow clone), and keeps the other one's fragment ids, columns and indexes. The engine may change it at will.
- * `lifted-version.ts` has the versions that its results become.
+ * `lifted-version.ts` has the versions that its results become. A trial has a version that another program proposes in the same way.
  */
 import { fieldsOfColumns } from '../manifest/column-files.ts';
 import { ofOneVersion } from '../manifest/next-manifest.ts';
@@ -88,6 +88,25 @@ export function withOwnColumns(shadow: Buffer, original: Buffer): Buffer {
   const { message, indexes, transaction } = sectionsOf(shadow);
   const { fields = [] } = decode(manifest, sectionsOf(original).message, ['fields']);
   return manifestFileOf({ message: edit(manifest, message, { fields }), indexes, transaction }, shadow);
+}
+
+/**
+ * A proposed version as one of a dataset of its own, to see whether it can be read before it is a version: with the files of the branch
+ * in `folder` where they are, of the fragments `only`, and otherwise what its writer wrote, whatever that is.
+ */
+export function trialManifest(proposed: Buffer, folder: string, only: ReadonlySet<number>): Buffer {
+  const { message, indexes, transaction } = sectionsOf(proposed);
+  const { fragments = [], basePaths = [], readerFlags = 0n, writerFlags = 0n } = decode(manifest, message);
+  const baseId = baseIdIn({ basePaths });
+  const change: BaseChange = { from: undefined, to: baseId };
+  const trial = edit(manifest, message, {
+    branch: undefined,
+    fragments: fragments.filter((each) => only.has(fragmentId(each))).map((each) => fragmentWith(change, each)),
+    basePaths: [...basePaths, encode(basePath, { id: baseId, isDatasetRoot: true, path: folder })],
+    readerFlags: readerFlags | basePathsFlag,
+    writerFlags: writerFlags | basePathsFlag,
+  });
+  return manifestFileOf({ message: trial, indexes: indexes && indexesWith(change, indexes), transaction }, proposed);
 }
 
 /** Files of fragments and indexes under another base path. A file without a base id is in the folder of its own dataset. */

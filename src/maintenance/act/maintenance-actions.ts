@@ -8,7 +8,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Datasets, Locations } from '../../engine/port/engine.ts';
 import type { IndexSpec } from '../../engine/port/index-spec.ts';
-import type { Layout, PreparedCommit, PruneResult, VersionRange } from '../../engine/port/upkeep.ts';
+import type { Layout, PreparedCommit, VersionRange } from '../../engine/port/upkeep.ts';
 import { LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -140,26 +140,17 @@ export class MaintenanceActions {
     }
   }
 
-  /** Writes nothing to the table, so it works on a full disk. */
+  /**
+   * Writes nothing to the table, so it works on a full disk. It removes versions in the ranges `within`, or all that are old enough; those
+   * that pruning would leave there at any age stay.
+   */
   prune(
     target: BranchRef,
     reason: PruneReport['reason'],
     supersededBeforeMs: number,
+    within?: readonly VersionRange[],
   ): Promise<PruneReport | undefined> {
-    return this.#access.onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs));
-  }
-
-  /** Removes versions in these ranges, but for those that pruning would leave there at any age. */
-  removeVersions(
-    target: BranchRef,
-    within: readonly VersionRange[],
-    supersededBeforeMs: number,
-  ): Promise<PruneReport | undefined> {
-    return this.#access.onTable(target, (dataset) =>
-      this.#whileTagsStand(target, dataset, 'by hand', (keptFromVersion) =>
-        dataset.prune({ supersededBeforeMs, keptFromVersion, within, confirm: this.#confirms(target) }),
-      ),
-    );
+    return this.#access.onTable(target, (dataset) => this.#prune(target, dataset, reason, supersededBeforeMs, within));
   }
 
   /** Does so only if the disk has too little space to compact the branch. */
@@ -221,34 +212,27 @@ export class MaintenanceActions {
     }
   }
 
-  #prune(
+  /** While it runs, all tags stand. An index may be built from a version that stays, or recovery or a writer may need it. */
+  async #prune(
     target: BranchRef,
     dataset: MaintainedBranch,
     reason: PruneReport['reason'],
     supersededBeforeMs: number,
+    within?: readonly VersionRange[],
   ): Promise<PruneReport> {
-    return this.#whileTagsStand(target, dataset, reason, (keptFromVersion) =>
-      dataset.prune({ supersededBeforeMs, keptFromVersion, confirm: this.#confirms(target) }),
-    );
-  }
-
-  #confirms({ table }: Pick<BranchRef, 'table'>): () => Promise<void> {
-    return () => this.#deps.recoveryMarks.confirm(table);
-  }
-
-  /** `remove` gets the version from which on all stay: an index is built from it, or recovery or a writer may need it. */
-  async #whileTagsStand(
-    target: BranchRef,
-    dataset: MaintainedBranch,
-    reason: PruneReport['reason'],
-    remove: (keptFromVersion: number) => Promise<PruneResult>,
-  ): Promise<PruneReport> {
-    const release = await this.#deps.locks.lockTags(target.table, neverAborts);
+    const { locks, pins, recoveryMarks } = this.#deps;
+    const release = await locks.lockTags(target.table, neverAborts);
     const startMs = performance.now();
     try {
-      const pinned = this.#deps.pins.oldestVersion(target);
+      const pinned = pins.oldestVersion(target);
       const keptFromVersion = Math.min(pinned, await this.#access.acknowledgedVersion(target, dataset));
-      const { removedVersions, removedBytes, isHeldByTag } = await remove(keptFromVersion);
+      const confirm = () => recoveryMarks.confirm(target.table);
+      const { removedVersions, removedBytes, isHeldByTag } = await dataset.prune({
+        supersededBeforeMs,
+        keptFromVersion,
+        within,
+        confirm,
+      });
       const durationMs = performance.now() - startMs;
       return { job: 'prune', branch: target.branch, reason, removedVersions, removedBytes, isHeldByTag, durationMs };
     } finally {

@@ -8,7 +8,7 @@ import {
   proposedVersion,
   UnfitManifest,
 } from '../../../lance-format/manifest/proposed-version.ts';
-import { trialManifest } from '../../../lance-format/shadow/trial-manifest.ts';
+import { trialManifest } from '../../../lance-format/shadow/shadow-manifest.ts';
 import type { ProposedManifest } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { VersionTrial } from '../../port/reader-work.ts';
