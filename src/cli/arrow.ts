@@ -1,4 +1,7 @@
-/** `lancegate arrow`: the rows of a file as an Arrow IPC stream. It holds them, so nothing is written before all are known to be right. */
+/**
+ * `lancegate arrow` writes the rows of a file as an Arrow IPC stream. It holds them, so nothing is written before all are known to be
+ * right.
+ */
 import type { Field } from '../arrow/schema/schema.ts';
 import { optional } from '../config/options.ts';
 import { listOf, type ValueType } from '../config/value-types.ts';

@@ -34,7 +34,7 @@ type Positionals<Names extends readonly string[]> = Names extends readonly [
 
 export interface CommandLine<Options, Names extends readonly string[]> {
   readonly options: OptionValues<Options>;
-  /** By option: `--url`, `LANCEGATE_URL`, `default`. */
+  /** They say where the value of each option is from: `--url`, `LANCEGATE_URL`, `default`. */
   readonly sources: Readonly<Record<string, string>>;
   readonly reading: ConfigReading;
   readonly positionals: Positionals<Names>;

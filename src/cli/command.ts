@@ -11,14 +11,14 @@ import type { Probes } from './probes.ts';
 
 interface CommandWords {
   readonly name: string;
-  /** One sentence or two. */
+  /** It is one sentence or two. */
   readonly summary: string;
 }
 
 export interface Command extends CommandWords {
   /** Stands between the name and the flags, such as `TABLE`. */
   readonly positionals?: string;
-  /** Flags for the help text. */
+  /** Help shows these flags. */
   readonly options: readonly Option<unknown>[];
   /** Its summary says so, in the place of all these flags. */
   readonly takesAllSettings?: true;
@@ -26,25 +26,25 @@ export interface Command extends CommandWords {
   run(args: readonly string[], context: CliContext): Promise<void>;
 }
 
-/** Commands that are called by two words, such as `key create`. */
+/** The commands of a group are called by two words, such as `key create`. */
 export interface CommandGroup extends CommandWords {
-  /** An older name. */
+  /** The group had this name before. */
   readonly alias?: string;
   readonly commands: readonly Command[];
 }
 
-/** Of the package. */
+/** The version is that of the package. */
 export function versionOf({ packageFolder, readFile }: CliContext): string {
   const said: unknown = JSON.parse(readFile(join(packageFolder, 'package.json')).toString('utf8'));
   return isObject(said) ? String(said.version) : 'unknown';
 }
 
-/** Something the person at the terminal can put right; shown without a stack. Exit code 1. */
+/** The person at the terminal can put it right. It is shown without a stack, and the exit code is 1. */
 export class CliError extends Error {
   override readonly name = 'CliError';
 }
 
-/** Everything that is wrong with how the program was called. Exit code 2. */
+/** It has everything that is wrong with how the program was called. The exit code is 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
   readonly problems: readonly string[];
@@ -57,7 +57,7 @@ export class UsageError extends Error {
 
 export interface Output {
   readonly isTTY?: boolean;
-  /** Of a terminal. */
+  /** Only a terminal has a width. */
   readonly columns?: number;
   write(data: string | Uint8Array, done?: (error?: Error | null) => void): unknown;
 }
@@ -68,7 +68,7 @@ export interface CliContext {
   readonly cwd: string;
   /** How the program was called, in a form that a shell understands: `npm run --silent lancegate --`. */
   readonly invocation: string;
-  /** Where package.json is. */
+  /** package.json is there. */
   readonly packageFolder: string;
   readonly machine: Machine;
   readonly stdin: AsyncIterable<Uint8Array>;
@@ -77,7 +77,7 @@ export interface CliContext {
   readonly clock: Clock;
   readonly readFile: (path: string) => Buffer;
   readonly fileExists: (path: string) => boolean;
-  /** Where the configuration says that they are. */
+  /** It opens those that the configuration names. */
   readonly openCredentials: (config: Config) => Promise<Credentials>;
   readonly probes: Probes;
   /** Calls `listener` for each SIGTERM and SIGINT from now on. */
@@ -93,7 +93,7 @@ const reasons: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full',
 };
 
-/** What is the matter with a file that the caller named, such as `people.csv cannot be read`. */
+/** Says what is the matter with a file that the caller named, behind `what`: `people.csv cannot be read`. */
 export function fileFault(what: string, error: unknown): CliError {
   const reason = reasons[codeOf(error) ?? ''] ?? (error instanceof Error ? error.message : error);
   return new CliError(`${what}: ${reason}`, { cause: error });

@@ -1,6 +1,6 @@
 /**
- * `lancegate completion SHELL`: a script for a shell, which asks `lancegate completion words -- WORDS` at each Tab. So it goes on being
- * right when the program is replaced by a newer one.
+ * `lancegate completion SHELL` prints a script for a shell, which asks `lancegate completion words -- WORDS` at each Tab. So it goes on
+ * being right when the program is replaced by a newer one.
  */
 import type { Option } from '../config/options.ts';
 import { settings } from '../config/settings.ts';
@@ -64,7 +64,7 @@ export const completionCommand = (commands: () => Commands): Command => ({
   },
 });
 
-/** What can stand in the place of the last of `typed`, which may be a part of it. None where the shell knows better: files. */
+/** Answers what can stand in the place of the last of `typed`, which may be a part of it: nothing where the shell knows better. */
 function wordsAfter(typed: readonly string[], commands: Commands): readonly string[] {
   const words = typed
     .map((word, at) => (word === '=' && at === typed.length - 1 ? '' : word))

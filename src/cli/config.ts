@@ -51,7 +51,7 @@ export const configCommand = commandOf(
   },
 );
 
-/** Another program may answer. */
+/** Another program may answer, with what a terminal obeys. */
 const printableSetting = ({ flag, value, source }: EffectiveSetting): EffectiveSetting => ({
   flag: printable(flag),
   value: value === null ? null : printable(value),

@@ -1,4 +1,4 @@
-/** `token`, `key` and `issuer-key`: commands that make, list and end credentials. They work while the service runs. */
+/** `token`, `key` and `issuer-key` make, list and end credentials. They work while the service runs. */
 import { defaultScopes } from '../auth/policy/actions.ts';
 import { ApiKeyStore } from '../auth/tokens/api-keys.ts';
 import { type AcceptedKey, type IssuerKeys, openIssuerKeys, rotateIssuerKey } from '../auth/tokens/issuer-key.ts';
@@ -14,7 +14,7 @@ import { type CliContext, CliError, type Command, type CommandGroup, write } fro
 import { type CommandLine, commandOf, credentialSettings } from './command-line.ts';
 import { type RunningService, requireOwnIssuer, runningService } from './remote/running-service.ts';
 
-/** The options of commands that make a credential. */
+/** Commands that make a credential have these. */
 const accessOptions = {
   subject: required(text, { flag: 'subject', doc: 'Whom it stands for.' }),
   scope: required(text, {
@@ -83,7 +83,7 @@ const createKeyCommand = commandOf(
   },
 );
 
-/** A command about credentials that are there. */
+/** The command is about credentials that are there. */
 const credentialCommand = <Options extends OptionTable, const Names extends readonly string[] = readonly []>(
   table: Pick<Command, 'name' | 'summary'> & { readonly options: Options; readonly positionals?: Names },
   run: (credentials: Credentials, context: CliContext, line: CommandLine<Options, Names>) => Promise<void>,
@@ -159,7 +159,7 @@ export const issuerKeyCommands: CommandGroup = {
 
 const splitScopes = (scope: string): readonly string[] => scope.split(/\s+/).filter((word) => word !== '');
 
-/** One line, separated by tabs: id, state, subject, scopes, groups, when it was made. */
+/** Tabs separate id, state, subject, scopes, groups, and when it was made. */
 function describeKey(key: ApiKey, nowMs: number): string {
   const made = new Date(key.createdAtMs).toISOString();
   return [key.id, stateOfKey(key, nowMs), key.subject, key.scopes.join(' '), key.groups.join(','), made].join('\t');
@@ -171,7 +171,7 @@ function stateOfKey({ revokedAtMs, expiresAtMs }: ApiKey, nowMs: number): string
   return `${expiresAtMs <= nowMs ? 'expired' : 'valid until'} ${new Date(expiresAtMs).toISOString()}`;
 }
 
-/** One line for each key, separated by a tab: its id, the `kid` of its tokens, and its state. */
+/** Each key has a line, with its id, which is the `kid` of its tokens, and its state behind a tab. */
 async function showIssuerKeys({ accepted }: IssuerKeys, { stdout, clock }: CliContext): Promise<void> {
   const nowMs = clock.nowMs();
   await write(stdout, accepted.map((key) => `${key.id}\t${stateOfIssuerKey(key, nowMs)}\n`).join(''));
@@ -202,7 +202,7 @@ function requireServed({ catalogUrl, dataFolder }: Config, { fileExists }: Pick<
   );
 }
 
-/** As `requireServed`, where there may be credentials that were made for a service that starts later. */
+/** Requires what `requireServed` does, unless there are credentials that were made for a service that starts later. */
 function requireCredentials(config: Config, context: Pick<CliContext, 'fileExists'>): void {
   const { apiKeysFile, issuerKeyFile } = dataFolderAt(config.dataFolder);
   if (![apiKeysFile, issuerKeyFile].some(context.fileExists)) requireServed(config, context);
@@ -240,7 +240,7 @@ async function scopesOfFile(
   { readFile }: Pick<CliContext, 'readFile'>,
 ): Promise<ReadonlySet<string> | undefined> {
   try {
-    // Loaded for this alone: it is larger than the rest of the command.
+    // It is loaded for this alone, since it is larger than the rest of the command.
     const { knownScopes } = await import('../auth/policy/known-scopes.ts');
     return knownScopes(readFile(path).toString('utf8'));
   } catch (error) {

@@ -1,5 +1,5 @@
 /**
- * `lancegate dev`: `serve` for who tries it. On a terminal it makes an API key and prints what to paste; elsewhere its output is the
+ * `lancegate dev` is `serve` for who tries it. On a terminal it makes an API key and prints what to paste; elsewhere its output is the
  * log, as that of `serve`.
  */
 import { join, relative } from 'node:path';
@@ -14,7 +14,7 @@ import { ServiceClient } from './remote/service-client.ts';
 import { tableRoute } from './remote/table-commands.ts';
 import { type StartService, serveUntilStopped } from './serve.ts';
 
-/** A table of 50 rows, whose vectors have the longitude and the latitude of each place. */
+/** The table has 50 rows, whose vectors have the longitude and the latitude of each place. */
 const sampleTable = 'capitals';
 
 const options = {
@@ -71,7 +71,7 @@ async function loadSample(url: string, key: string, context: CliContext): Promis
 const samplePath = ({ packageFolder }: Pick<CliContext, 'packageFolder'>): string =>
   join(packageFolder, 'samples/capitals.ndjson');
 
-/** A row that the sample has not. */
+/** The sample does not have this row. */
 const newRow = { state: 'Puerto Rico', city: 'San Juan', position: [-66.1057, 18.4655] };
 const near = [-77, 39];
 
@@ -118,5 +118,5 @@ const post = (base: string, operation: string, type: string, body: string): stri
     `--data-binary ${quote(body)}`,
   ].join(' ');
 
-/** One word for a POSIX shell. */
+/** A POSIX shell takes it for one word. */
 const quote = (word: string): string => (/^[\w./:@=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);

@@ -1,14 +1,14 @@
-/** What a command can ask of the parts of the service, which it does not import: each is loaded when it is asked, and changes nothing. */
+/** A command can ask this of the parts of the service, which it does not import: each is loaded when it is asked, and changes nothing. */
 import type { Config } from '../config/settings.ts';
 
 interface FoundDatabase {
-  /** For the operator; without the password. */
+  /** It is for the operator, without the password. */
   readonly name: string;
   readonly serverVersion: string;
   readonly nowMs: number;
   /** A standby refuses writes. */
   readonly isStandby: boolean;
-  /** How many changes of its schema a start will make. */
+  /** A start will make so many changes of its schema. */
   readonly pendingMigrations: number;
 }
 
@@ -18,6 +18,6 @@ export interface Probes {
   engine(): Promise<void>;
   /** Lists the place in the object store. */
   objectStore(config: Config): Promise<void>;
-  /** At the `url` of `--catalog`. */
+  /** It asks at the `url` of `--catalog`. */
   database(url: string, config: Config): Promise<FoundDatabase>;
 }

@@ -1,4 +1,6 @@
-/** The commands as a program of `commander`, which finds the command that is meant and prints help. Each reads its flags by itself. */
+/**
+ * It makes the commands a program of `commander`, which finds the command that is meant and prints help. Each reads its flags by itself.
+ */
 import { Option as FlagShown, Command as Program } from 'commander';
 import type { Option } from '../config/options.ts';
 import { groups } from '../config/settings.ts';
@@ -6,7 +8,7 @@ import type { CliContext, Command, CommandGroup } from './command.ts';
 
 interface HelpOutput {
   shown(text: string): void;
-  /** Help that was not asked for, where a command needs one more word. */
+  /** It gets help that was not asked for, where a command needs one more word. */
   refused(text: string): void;
 }
 

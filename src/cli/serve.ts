@@ -1,5 +1,5 @@
 /**
- * `lancegate serve`: starts the service, says where it is in the one line that goes to stdout, and ends it in order. The first
+ * `lancegate serve` starts the service, says where it is in the one line that goes to stdout, and ends it in order. The first
  * stop signal drains; a second one ends at once. SIGHUP makes it read the policy file again.
  */
 import { type EffectiveSetting, effectiveSettings } from '../config/describe-config.ts';
@@ -14,7 +14,6 @@ import { type CliContext, CliError, type Command, versionOf, write } from './com
 import { commandOf } from './command-line.ts';
 import { refusalOfPort } from './doctor/listening.ts';
 
-/** A service that listens. */
 export interface Service {
   /** `http://HOST:PORT`, with the port that was really taken and without the base path. */
   readonly url: string;
@@ -28,13 +27,13 @@ export interface Service {
 export type StartService = (config: Config, parts: StartParts) => Promise<Service>;
 
 export interface StartParts {
-  /** Of the package. */
+  /** It is the version of the package. */
   readonly version: string;
   readonly logger: Logger;
   readonly clock: Clock;
-  /** What operators may see of the configuration. */
+  /** Operators may see these of the configuration. */
   readonly settings: EffectiveSetting[];
-  /** Of the process; readers get a part of it. */
+  /** It is that of the process; readers get a part of it. */
   readonly environment: Environment;
   /** Makes it the place of this process's temporary files; missing where the process is not the service's alone. */
   readonly useTemporaryFolder?: (path: string) => void;
@@ -87,7 +86,7 @@ async function serve(
 /** All addresses are none that a browser everywhere can open. */
 const openedAt = (url: string): string => url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
 
-/** A line of the log that is written at any level, and to stdout: for who waits until the service answers. */
+/** The line of the log is written at any level, and to stdout, for who waits until the service answers. */
 function startLine(config: Config, url: string, context: CliContext): string {
   const { dataFolder, storageRoot, basePath } = config;
   let line = '';
@@ -115,7 +114,7 @@ async function start(
   }
 }
 
-/** What the system refuses at the start, and what to do; all else has a sentence of its own. */
+/** Says what the system refuses at the start, and what to do; all else has a sentence of its own. */
 function inWords(error: unknown, config: Config): unknown {
   const { syscall, code, path } = isObject(error) ? error : {};
   if (syscall === 'listen') {

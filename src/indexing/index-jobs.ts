@@ -1,5 +1,5 @@
 /**
- * Index builds as jobs: built in a process of their own, without any lock, however long that takes; then committed as any write of
+ * Index builds are jobs: they run in a process of their own, without any lock, however long that takes; then committed as any write of
  * the branch. Which jobs there are is known in memory only. A job that the end of the service cuts short has written nothing, and
  * what it has built is removed by the next start.
  */
@@ -37,7 +37,7 @@ interface IndexJobsDeps {
   readonly logger: Logger;
 }
 
-/** What is to be built, checked against the table. */
+/** The order was checked against the table. */
 interface IndexOrder {
   readonly table: TableRecord;
   readonly branch: BranchName | undefined;
@@ -63,7 +63,7 @@ export interface IndexJob extends IndexOrder {
 interface OpenJob extends IndexJob {
   state: JobState;
   failure: LancegateError | undefined;
-  /** Aborts with what the job fails with. */
+  /** It aborts with what the job fails with. */
   readonly ending: AbortController;
 }
 
@@ -106,7 +106,7 @@ export class IndexJobs {
     return this.#jobs.get(id);
   }
 
-  /** The newest first. */
+  /** The newest is first. */
   list(): readonly IndexJob[] {
     return [...this.#jobs.values()].toReversed();
   }
@@ -155,7 +155,7 @@ export class IndexJobs {
 
   #forgetOldest(): void {
     for (const [id, { state }] of this.#jobs) {
-      // Ended ones included; the oldest of those are forgotten first.
+      // Ended ones count; the oldest of those are forgotten first.
       if (this.#jobs.size < 1_024) return;
       if (state !== 'IN_PROGRESS') this.#jobs.delete(id);
     }

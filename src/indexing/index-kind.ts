@@ -1,4 +1,4 @@
-/** How an index that was built gets into a branch: its commit takes milliseconds, and may follow commits made meanwhile. */
+/** An index that was built gets into a branch so: its commit takes milliseconds, and may follow commits made meanwhile. */
 import { parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import type { BranchHead, HeadCommits, Snapshot } from '../engine/port/dataset.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
@@ -21,7 +21,7 @@ export interface IndexRequest extends WriteRequest {
   readonly kind: 'index';
   readonly spec: IndexSpec;
   readonly isReplacing: boolean;
-  /** The dataset that prepared the commit. */
+  /** This dataset prepared the commit. */
   readonly dataset: IndexedBranch;
   /** Its owner discards it when the request is over. */
   readonly prepared: PreparedCommit;

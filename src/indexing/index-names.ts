@@ -3,7 +3,7 @@ import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { Layout } from '../engine/port/upkeep.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 
-/** `TableIndexAlreadyExists`; `InvalidInput` where an index of another column has the name. */
+/** Throws `TableIndexAlreadyExists`; `InvalidInput` where an index of another column has the name. */
 export function requireFree(indexes: Layout['indexes'], { name, column }: IndexSpec, isReplacing: boolean): void {
   const taken = indexes.find((index) => index.name === name);
   if (taken === undefined) return;
@@ -14,7 +14,7 @@ export function requireFree(indexes: Layout['indexes'], { name, column }: IndexS
     throw invalidInput(`name: the index ${name} is of another column; drop it first, or choose another name`);
 }
 
-/** `TableIndexNotFound`. */
+/** Throws `TableIndexNotFound`. */
 export function requireIndex(indexes: Layout['indexes'], name: string): void {
   if (indexes.some((index) => index.name === name)) return;
   throw new LancegateError('TableIndexNotFound', `the table has no index ${name}`);

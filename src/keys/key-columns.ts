@@ -1,5 +1,5 @@
 /**
- * The keys of a source: what a merge must know of its rows before it may queue. Only the key columns are decompressed
+ * A merge must know the keys of a source before it may queue. Only the key columns are decompressed
  * and decoded. Equality is SQL's: NULL equals nothing, NaN equals NaN whatever its bits, and -0.0 is 0.0.
  */
 import { setImmediate } from 'node:timers/promises';
@@ -22,12 +22,12 @@ export class Keys {
     this.columns = columns;
   }
 
-  /** Whether any row's key is NULL, in any of its columns. */
+  /** Says whether any row's key is NULL, in any of its columns. */
   get hasNull(): boolean {
     return this.columns.some(({ nulls }) => nulls?.includes(1) ?? false);
   }
 
-  /** Whether the engine, which compares bits where it joins, may miss a row of the table with one of the keys. */
+  /** Says whether the engine, which compares bits where it joins, may miss a row of the table with one of the keys. */
   get hasSpellings(): boolean {
     return this.columns.some((column) => column.hasSpellings);
   }
@@ -36,18 +36,18 @@ export class Keys {
     return this.columns.some(({ nulls }) => nulls !== undefined && nulls[row] === 1);
   }
 
-  /** Whether two rows, whose keys are not NULL, have the same. */
+  /** Says whether two rows, whose keys are not NULL, have the same. */
   isEqual(a: number, b: number): boolean {
     return this.columns.every(({ values }) => Buffer.compare(valueAt(values, a), valueAt(values, b)) === 0);
   }
 
-  /** The value of one key column as SQL, or undefined for NULL. */
+  /** Writes the value of one key column as SQL; undefined for NULL. */
   sqlLiteral(row: number, column: number): string | undefined {
     const of = this.columns[column];
     return of === undefined || of.nulls?.[row] === 1 ? undefined : sqlLiteral(of, row);
   }
 
-  /** All values of one key column that are not NULL, each once, as SQL for `path IN (…)`. */
+  /** Writes all values of one key column that are not NULL, each once, as SQL for `path IN (…)`. */
   sqlLiterals(column: number): string[] {
     const literals = new Set<string>();
     for (let row = 0; row < this.rows; row++) {
@@ -72,7 +72,7 @@ export const readKeys = (chunk: IpcChunk, paths: readonly FieldPath[]): Keys =>
     paths.map((path) => readKeyColumn(chunk, path)),
   );
 
-/** The keys of a source that holds none twice, NULL aside. */
+/** The source holds no key twice, NULL aside. */
 export interface DistinctKeys {
   readonly keys: Keys;
   readonly digests: KeyDigests;
@@ -82,7 +82,7 @@ export interface DistinctKeys {
 const mostBytesOfOneKey = 64 * 2 ** 10;
 const mostBytesOfAllKeys = 256 * 2 ** 20;
 
-/** Like `readKeys`; throws `InvalidInput` for a key that is too long or there twice, and `BodyTooLarge`. */
+/** Reads as `readKeys` does; throws `InvalidInput` for a key that is too long or there twice, and `BodyTooLarge`. */
 export async function readDistinctKeys(
   chunk: IpcChunk,
   on: readonly FieldPath[],
@@ -98,7 +98,7 @@ export async function readDistinctKeys(
 }
 
 /**
- * Like `readDistinctKeys`, for a source of which only membership counts: of the rows with one key the first is left. Joined with a
+ * Reads as `readDistinctKeys` does, for a source of which only membership counts: of the rows with one key the first is left. Joined with a
  * table that has many rows of such a key, the others would make the result as large as their product. Dictionary-encoded columns
  * cannot be thinned out: their rows all stay.
  */
@@ -121,7 +121,7 @@ async function readShortKeys(chunk: IpcChunk, on: readonly FieldPath[], hasher: 
   return { keys, digests: await hasher.digest(keys, measure.longest.bytes) };
 }
 
-/** A byte for each row: 0 where an earlier row has the key, else 1. */
+/** Makes a byte for each row: 0 where an earlier row has the key, else 1. */
 async function firstRows(keys: Keys, digests: KeyDigests): Promise<Uint8Array> {
   const known = new KeySet(digests.wordsPerKey, keys.rows);
   const keep = new Uint8Array(keys.rows).fill(1);
@@ -149,7 +149,7 @@ function requireShort({ allBytes, longest }: KeyMeasure, on: readonly FieldPath[
   );
 }
 
-/** The first row whose key an earlier row has, too. */
+/** Finds the first row whose key an earlier row has, too. */
 export async function findDuplicate(
   keys: Keys,
   digests: KeyDigests,
@@ -168,7 +168,7 @@ export async function findDuplicate(
   return undefined;
 }
 
-/** One spelling of each key, as SQL of the type of the column, for what the engine is to join by. */
+/** Writes one spelling of each key, as SQL of the type of the column, for what the engine is to join by. */
 export function sqlOfOneSpelling(path: FieldPath, { field: { type } }: KeyColumn): string {
   const sql = sqlFieldPath(path);
   if (type.kind !== 'float') return sql;
@@ -176,14 +176,14 @@ export function sqlOfOneSpelling(path: FieldPath, { field: { type } }: KeyColumn
   return `arrow_cast(${oneNaN} + arrow_cast('0', 'Float64'), 'Float${type.bitWidth}')`;
 }
 
-/** True for every row whose value is one of these, given as SQL: `IN` finds both zeros, and of NaNs only those of the same bits. */
+/** It is true for every row whose value is one of these, given as SQL: `IN` finds both zeros, and of NaNs only those of the same bits. */
 export function sqlOneOf(path: FieldPath, literals: readonly string[]): string {
   const sql = sqlFieldPath(path);
   const isOne = `${sql} IN (${literals.join(', ')})`;
   return literals.some((literal) => literal.startsWith("arrow_cast('NaN'")) ? `(${isOne} OR isnan(${sql}))` : isOne;
 }
 
-/** A path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */
+/** Writes a path as the engine's SQL wants it: every segment quoted, so that no name is a keyword or loses its case. */
 export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quoteSegment).join('.');
 
 type RawValue = boolean | number | bigint | string | Uint8Array;
@@ -223,7 +223,7 @@ function plainLiteral(type: DataType, value: RawValue): string {
 }
 
 /**
- * SQL for one value, for the engine's filters. Every literal has its column's exact type, because the engine refuses
+ * Writes one value as SQL, for the engine's filters. Every literal has its column's exact type, because the engine refuses
  * many that it would have to convert. A float zero also finds the zero of the other sign. Not for a NULL.
  */
 function sqlLiteral(column: KeyColumn, row: number): string {

@@ -5,7 +5,7 @@ import { paired } from '../kernel/paired.ts';
 import { type KeyColumn, type KeyValues, measureKeys } from './key-values.ts';
 
 /**
- * The digests of keys. That of key `i` is `wordsPerKey` words of 32 bits, from `i * wordsPerKey` on. All keys of the same columns
+ * The digest of key `i` is `wordsPerKey` words of 32 bits, from `i * wordsPerKey` on. All keys of the same columns
  * of a table have equally many words.
  */
 export interface KeyDigests {
@@ -13,14 +13,14 @@ export interface KeyDigests {
   readonly words: Uint32Array;
 }
 
-/** The digest of key `index`, for where keys are few. */
+/** Makes the digest of key `index` a text, for where keys are few. */
 export const textOfDigest = ({ words, wordsPerKey }: KeyDigests, index: number): string =>
   words.subarray(index * wordsPerKey, (index + 1) * wordsPerKey).join(' ');
 
 const secretWords = 8;
 /** A key of so many bytes fits into a digest of two words. */
 const narrowBytes = 8;
-/** About ten milliseconds of work, after which other requests have the event loop (P10). */
+/** It is about ten milliseconds of work, after which other requests have the event loop (P10). */
 export const rowsPerSlice = 1 << 15;
 const bytesPerSlice = 2 << 20;
 
@@ -42,7 +42,7 @@ export class KeyHasher {
     this.#hash = new SipHash(secret.subarray(4, 8));
   }
 
-  /** `longestBytes`: of the longest key. The digest of a NULL key has no meaning. */
+  /** The longest key has `longestBytes`. The digest of a NULL key has no meaning. */
   async digest(
     { columns, rows }: { readonly columns: readonly KeyColumn[]; readonly rows: number },
     longestBytes = measureKeys(columns, rows).longest.bytes,
@@ -62,13 +62,13 @@ export class KeyHasher {
   }
 }
 
-/** Infinity for values of no fixed width. */
+/** Values of no fixed width have Infinity. */
 function widthBytes({ field }: KeyColumn): number {
   const { offsetBytes, valueBits = 0 } = columnLayout({ ...field, dictionary: undefined });
   return offsetBytes > 0 ? Number.POSITIVE_INFINITY : bytesOfBits(valueBits);
 }
 
-/** One key as the bytes to make a digest of. What lies behind them is zero, or what an earlier key left there. */
+/** It writes one key as the bytes to make a digest of. What lies behind them is zero, or what an earlier key left there. */
 class KeyMessage {
   readonly words: Uint32Array;
   readonly #bytes: Uint8Array;
@@ -115,7 +115,7 @@ const worthNativeCopy = 64;
 
 const rounds = 27;
 
-/** The block cipher Speck64/128: a keyed permutation of 64 bits, so two blocks that differ never become the same. */
+/** The block cipher Speck64/128 is a keyed permutation of 64 bits, so two blocks that differ never become the same. */
 export class Speck {
   readonly #roundKeys = new Int32Array(rounds);
 
@@ -145,15 +145,15 @@ export class Speck {
 
 const rotateRight = (word: number, bits: number): number => (word >>> bits) | (word << (32 - bits));
 
-/** "somepseudorandomlygeneratedbytes", as the specification has it. */
+/** The specification has it as "somepseudorandomlygeneratedbytes". */
 const initialState = [
   ...[0x7073_6575, 0x736f_6d65, 0x6e64_6f6d, 0x646f_7261],
   ...[0x6e65_7261, 0x6c79_6765, 0x7974_6573, 0x7465_6462],
 ];
 
-/** SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein): without the key a collision cannot be looked for. */
+/** It is SipHash-2-4 with a result of 128 bits (Aumasson and Bernstein): without the key a collision cannot be looked for. */
 export class SipHash {
-  /** What v0 to v3 begin with, each as its lower and its upper half. */
+  /** v0 to v3 begin with them, each as its lower and its upper half. */
   readonly #initial: Readonly<Record<`${'v' | 'w'}${0 | 1 | 2 | 3}`, number>>;
 
   /** `key` has four words. */
@@ -221,12 +221,12 @@ export class SipHash {
   }
 }
 
-/** The lowest bytes of a word; `bytes` below 1 means none. */
+/** Gives the lowest bytes of a word; `bytes` below 1 means none. */
 function lowest(message: Uint32Array, word: number, bytes: number): number {
   if (bytes <= 0) return 0;
   const all = message[word]!;
   return bytes >= 4 ? all : all & ((1 << (8 * bytes)) - 1);
 }
 
-/** Carried from the lower half of `a + b = sum` into the upper one. */
+/** It is carried from the lower half of `a + b = sum` into the upper one. */
 const carry = (a: number, b: number, sum: number): number => ((a & b) | ((a | b) & ~sum)) >>> 31;

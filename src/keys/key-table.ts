@@ -1,10 +1,10 @@
 import type { AddressRemap, RowAddress } from './address-remap.ts';
 import type { KeyDigests } from './key-hasher.ts';
 
-/** The distinct keys of one or several sources, numbered from 0 in the order in which each comes first. */
+/** It has the distinct keys of one or several sources, numbered from 0 in the order in which each comes first. */
 export class KeySet {
   readonly #wordsPerKey: 2 | 4;
-  /** Numbers plus one; 0 is free. At most half of the slots are taken, and a search goes on in the next one. */
+  /** They have numbers plus one; 0 is free. At most half of the slots are taken, and a search goes on in the next one. */
   readonly #slots: Int32Array;
   readonly #words: Uint32Array;
   #size = 0;
@@ -19,12 +19,12 @@ export class KeySet {
     return this.#size;
   }
 
-  /** The digests of the keys, by their numbers. */
+  /** Gives the digests of the keys, by their numbers. */
   get digests(): KeyDigests {
     return { wordsPerKey: this.#wordsPerKey, words: this.#words };
   }
 
-  /** The number of the key with digest `index`, which is `size - 1` now if it is new. */
+  /** Answers the number of the key with digest `index`, which is `size - 1` now if it is new. */
   add({ words }: KeyDigests, index: number): number {
     const from = index * this.#wordsPerKey;
     const slot = this.#slotOf(words, from);
@@ -35,7 +35,7 @@ export class KeySet {
     return this.#slots[slot]! - 1;
   }
 
-  /** The number of the key with digest `index`, or -1 if the set does not have it. */
+  /** Answers the number of the key with digest `index`, or -1 if the set does not have it. */
   indexOf({ words }: KeyDigests, index: number): number {
     return this.#slots[this.#slotOf(words, index * this.#wordsPerKey)]! - 1;
   }
@@ -66,18 +66,18 @@ const maxLoad = 0.75;
 const growth = 1.25;
 /** A slot has the fragment and one more, so that 0 is a free one, the offset, and the digest. */
 const addressWords = 2;
-/** What a partition takes without its slots. Measured. */
+/** A partition takes so many without its slots, as was measured. */
 const bytesPerPartition = 340;
 
-/** What a key takes at most, in tables that are not small: a slot, filled to 60 % or more. */
+/** A key takes at most so many in tables that are not small: a slot, filled to 60 % or more. */
 export const mostBytesPerKey = (wordsPerKey: KeyDigests['wordsPerKey']): number =>
   ((wordsPerKey + addressWords) * 4) / (maxLoad / growth);
 
-/** The same of a key of up to eight bytes. */
+/** A key of up to eight bytes takes so many. */
 export const leastBytesPerKey = mostBytesPerKey(2);
 
 /**
- * The row address of each key. A key of up to eight bytes takes 21 to 27 bytes outside the JavaScript heap, any other 32 to 40. To
+ * It has the row address of each key. A key of up to eight bytes takes 21 to 27 bytes outside the JavaScript heap, any other 32 to 40. To
  * find or set one among many is one wait for memory.
  */
 export class KeyTable {
@@ -91,7 +91,7 @@ export class KeyTable {
     return this.#partitions.reduce((sum, partition) => sum + (partition?.size ?? 0), 0);
   }
 
-  /** The address of the row whose key has digest `index`. */
+  /** Finds the address of the row whose key has digest `index`. */
   find({ words, wordsPerKey }: KeyDigests, index: number): RowAddress | undefined {
     const from = index * wordsPerKey;
     return this.#partitions[partitionOf(words, from)]?.find(words, from);
@@ -120,7 +120,7 @@ export class KeyTable {
 
 const partitionOf = (words: Uint32Array, from: number): number => words[from]! >>> 24;
 
-/** One partition, by open addressing: a search begins where those 24 bits say that did not choose the partition. */
+/** A partition is a table with open addressing: a search begins where those 24 bits say that did not choose the partition. */
 class Slots {
   readonly #step: number;
   #slots: Uint32Array;

@@ -1,5 +1,5 @@
 /**
- * One key column of a chunk: which rows are NULL, and the values over all batches as bytes, dictionaries resolved. Equal keys
+ * It reads one key column of a chunk: which rows are NULL, and the values over all batches as bytes, dictionaries resolved. Equal keys
  * have equal bytes, since all NaNs are made the same, and both zeros.
  */
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
@@ -11,13 +11,13 @@ import { invalidInput, LancegateError } from '../kernel/errors.ts';
 export interface KeyColumn {
   readonly field: Field;
   readonly values: KeyValues;
-  /** One byte for each row, 1 where the key is NULL; undefined where none is. */
+  /** It has a byte for each row, 1 where the key is NULL; undefined where none is. */
   readonly nulls: Uint8Array | undefined;
-  /** Whether a value that is not NULL is a float that other bytes can be, too: a NaN or a zero. */
+  /** It says whether a value that is not NULL is a float that other bytes can be, too: a NaN or a zero. */
   readonly hasSpellings: boolean;
 }
 
-/** Contiguous where all values have one width, else ranges of a common buffer. */
+/** They are contiguous where all values have one width, else ranges of a common buffer. */
 export type KeyValues =
   | { readonly form: 'fixed'; readonly widthBytes: number; readonly bytes: Uint8Array }
   | {
@@ -66,7 +66,7 @@ function readColumn(chunk: IpcChunk, around: readonly Field[], field: Field): Ke
 
 interface ColumnValues {
   readonly values: KeyValues;
-  /** One byte for each value, 1 where it is NULL. */
+  /** It has a byte for each value, 1 where it is NULL. */
   readonly nulls: Uint8Array;
 }
 
@@ -85,7 +85,7 @@ function markNulls(nulls: Uint8Array, bits: Uint8Array): void {
   for (let i = 0; i < nulls.length; i++) if (!bitAt(bits, i)) nulls[i] = 1;
 }
 
-/** The values of `field`; of a dictionary-encoded column its indices. */
+/** Gives the values of `field`; of a dictionary-encoded column its indices. */
 function valuesOf(data: ColumnData, field: Field): KeyValues {
   const { bytes, offsets, length } = data;
   const { offsetBytes, valueBits } = columnLayout(field);
@@ -165,7 +165,7 @@ function resolveIndices(indices: KeyValues, nulls: Uint8Array, field: Field, dic
     : pickValues(dictionary.values, picks);
 }
 
-/** A little-endian integer of any width. */
+/** Reads a little-endian integer of any width. */
 export function integerAt(view: DataView, at: number, widthBytes: number, isSigned: boolean): number | bigint {
   switch (widthBytes) {
     case 1:
@@ -184,7 +184,7 @@ export function integerAt(view: DataView, at: number, widthBytes: number, isSign
   }
 }
 
-/** The values at `picks`; row `i` of the result is value `picks[i]`. Picks of null rows must be in range, too. */
+/** Takes the values at `picks`; row `i` of the result is value `picks[i]`. Picks of null rows must be in range, too. */
 function pickValues(values: KeyValues, picks: Uint32Array): KeyValues {
   if (values.form === 'variable') {
     const { bytes, starts, ends } = values;
@@ -220,7 +220,7 @@ function normaliseFloats(
   return { values: { ...values, bytes: new Uint8Array(buffer) }, hasSpellings };
 }
 
-/** Whether the value of a row is a NaN or a zero, which then has its one form. */
+/** Says whether the value of a row is a NaN or a zero, which then has its one form. */
 type NormaliseRow = (row: number) => boolean;
 
 function ofFloats(bitWidth: 32 | 64, buffer: ArrayBuffer): NormaliseRow {
@@ -248,7 +248,7 @@ export interface KeyMeasure {
   readonly longest: { readonly row: number; readonly bytes: number };
 }
 
-/** The size of keys with dictionaries resolved: in a dictionary, a long value costs each row that has it one byte. */
+/** Measures keys with dictionaries resolved: in a dictionary, a long value costs each row that has it one byte. */
 export function measureKeys(columns: readonly KeyColumn[], rows: number): KeyMeasure {
   let longest = { row: 0, bytes: 0 };
   let allBytes = 0;

@@ -1,42 +1,39 @@
 /**
- * The messages of Lance's format that this package reads and writes (`table.proto`, `file.proto` and `transaction.proto` of
+ * This package reads and writes these messages of Lance's format (`table.proto`, `file.proto` and `transaction.proto` of
  * the specification). This file is the only one with field numbers. Messages within messages are `bytes`, decoded where they
  * are needed.
  */
 import { bytes, flag, messageTable, packed, repeated, text, uint, uint64 } from './protobuf.ts';
 
 export const manifest = messageTable({
-  /** `field`s, parents before their children. */
+  /** They are `field`s; parents come before their children. */
   fields: repeated(bytes(1)),
   fragments: repeated(bytes(2)),
   version: uint(3),
   auxiliaryData: uint(4),
-  /** Entries of a map: `mapEntry`. */
   schemaMetadata: repeated(bytes(5)),
-  /** Position of the section in the file. */
+  /** The section is there in the file. */
   indexSection: uint(6),
   timestamp: bytes(7),
   tag: text(8),
   readerFlags: uint64(9),
   writerFlags: uint64(10),
-  /** Absent in a dataset that never had a fragment. */
+  /** A dataset that never had a fragment has none. */
   maxFragmentId: uint(11),
-  /** Name of the file; empty without one. */
+  /** It is empty without a file. */
   transactionFile: text(12),
   writerVersion: bytes(13),
   /** A table with stable row ids has it: the first that no row has had. */
   nextRowId: uint(14),
   dataFormat: bytes(15),
-  /** Entries of a map: `mapEntry`. */
   config: repeated(bytes(16)),
   basePaths: repeated(bytes(18)),
-  /** Entries of a map: `mapEntry`. */
   tableMetadata: repeated(bytes(19)),
-  /** Absent on main. */
+  /** Main has none. */
   branch: text(20),
-  /** Position of the section in the file. */
+  /** The section is there in the file. */
   transactionSection: uint(21),
-  /** The same, as Lance 14 writes it: it reads this one if it is there, else the other. */
+  /** Lance 14 writes it here: it reads this one if it is there, else the other. */
   transactionSectionOfLance14: uint(23),
 });
 
@@ -47,12 +44,11 @@ export const field = messageTable({
   name: text(2),
   id: uint(3),
   parentId: uint64(4),
-  /** Such as `int64` or `fixed_size_list:float:3`. */
+  /** It is written so: `int64`, `fixed_size_list:float:3`. */
   logicalType: text(5),
   isNullable: flag(6),
-  /** Repeated in the metadata. */
+  /** The metadata repeat it. */
   extensionName: text(9),
-  /** Entries of a map: `mapEntry`. */
   metadata: repeated(bytes(10)),
   isPrimaryKey: flag(12),
   /** A column of a primary key of several has it, from 1. */
@@ -62,7 +58,7 @@ export const field = messageTable({
 /** The program that wrote the manifest is named here. */
 export const writerVersion = messageTable({ library: text(1), version: text(2) });
 
-/** All data files have this format. */
+/** All data files of a version have this format. */
 export const dataFormat = messageTable({ fileFormat: text(1), version: text(2) });
 
 export const timestamp = messageTable({ seconds: uint(1), nanoseconds: uint(2) });
@@ -73,7 +69,7 @@ export const fragment = messageTable({
   id: uint(1),
   files: repeated(bytes(2)),
   deletionFile: bytes(3),
-  /** Deleted ones included. */
+  /** Deleted ones are among them. */
   physicalRows: uint(4),
   rowIds: bytes(5),
   externalRowIds: bytes(6),
@@ -86,12 +82,12 @@ export const fragment = messageTable({
 
 export const dataFile = messageTable({
   path: text(1),
-  /** 0 where the writer did not know. */
+  /** It is 0 where the writer did not know. */
   sizeBytes: uint(6),
   baseId: uint(7),
 });
 
-/** The columns of a data file, by their ids. Apart from `dataFile`, since a wide table has long lists. */
+/** It has the ids of the columns of a data file. It stands apart from `dataFile`, since a wide table has long lists. */
 export const dataFileColumns = messageTable({ path: text(1), fieldIds: packed(2) });
 
 export const overlay = messageTable({ file: bytes(1) });
@@ -109,10 +105,10 @@ export const rowVersions = messageTable({ runs: repeated(bytes(1)) });
 
 export const rowVersionRun = messageTable({ span: bytes(1), version: uint(2) });
 
-/** The stable ids of the rows of a fragment one after the other. */
+/** It has the stable ids of the rows of a fragment one after the other. */
 export const rowIdSequence = messageTable({ segments: repeated(bytes(1)) });
 
-/** Exactly one of these. */
+/** Exactly one of these is there. */
 export const segment = messageTable({
   range: bytes(1),
   rangeWithHoles: bytes(2),
@@ -124,10 +120,10 @@ export const segment = messageTable({
 /** `rest` are the numbers that are missing, as `numberArrays`; or which ones are there, a bit for each, the lowest first. */
 export const rangeSegment = messageTable({ start: uint(1), end: uint(2), rest: bytes(3) });
 
-/** Exactly one of these. */
+/** Exactly one of these is there. */
 export const numberArrays = messageTable({ ofTwoBytes: bytes(1), ofFourBytes: bytes(2), ofEightBytes: bytes(3) });
 
-/** Little-endian. Numbers of eight bytes have no base. */
+/** The numbers are little-endian. Those of eight bytes have no base. */
 export const numberArray = messageTable({ base: uint(1), offsets: bytes(2) });
 
 /** Offset and size are those of a part of the file. */
@@ -141,11 +137,11 @@ export const index = messageTable({
   name: text(3),
   /** The index was built from this version of the dataset. */
   datasetVersion: uint(4),
-  /** Ids of the fragments it covers, as a Roaring bitmap. */
+  /** A Roaring bitmap has the ids of the fragments it covers. */
   coverage: bytes(5),
   /** What it was built with. */
   details: bytes(6),
-  /** Milliseconds since 1970 (UTC). */
+  /** It counts milliseconds since 1970 (UTC). */
   createdAt: uint(8),
   baseId: uint(9),
   files: repeated(bytes(10)),
@@ -165,7 +161,6 @@ export const uuid = messageTable({ bytes: bytes(1) });
 export const transaction = messageTable({
   readVersion: uint(1),
   uuid: text(2),
-  /** A map of texts. */
   properties: repeated(bytes(4)),
   append: bytes(100),
   delete: bytes(101),
@@ -186,7 +181,6 @@ export const deletion = messageTable({ updatedFragments: repeated(bytes(1)), rem
 
 export const overwrite = messageTable({
   fragments: repeated(bytes(1)),
-  /** The columns, as in a manifest. */
   fields: repeated(bytes(2)),
   schemaMetadata: repeated(bytes(3)),
 });
@@ -197,7 +191,7 @@ export const rewrite = messageTable({ groups: repeated(bytes(3)) });
 
 export const rewriteGroup = messageTable({ before: repeated(bytes(1)), after: repeated(bytes(2)) });
 
-/** Named Merge in the specification: all fragments, with columns more, less or written anew. */
+/** The specification calls it Merge: all fragments, with columns more, less or written anew. */
 export const addColumns = messageTable({
   fragments: repeated(bytes(1)),
   fields: repeated(bytes(2)),
@@ -211,12 +205,12 @@ export const update = messageTable({
   updatedFragments: repeated(bytes(2)),
   newFragments: repeated(bytes(3)),
   fieldsModified: packed(4),
-  /** 0: rows are written anew. 1: columns are written anew for rows that stay where they are. */
+  /** By 0 rows are written anew, by 1 columns for rows that stay where they are. */
   mode: uint(7),
   insertedRows: bytes(8),
 });
 
-/** The change of the map of texts that the columns have together. */
+/** It changes the map of texts that the columns have together. */
 export const updateConfig = messageTable({ schemaMetadata: bytes(8) });
 
 export const mapUpdate = messageTable({

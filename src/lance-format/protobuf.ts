@@ -1,10 +1,10 @@
 /**
- * Protobuf messages by tables. A table names the fields of one message that this package knows, with their numbers and kinds;
+ * Tables describe protobuf messages. A table names the fields of one message that this package knows, with their numbers and kinds;
  * the functions here work with every table. `edit` and `editEach` keep all other fields byte for byte, so what a newer writer
  * added survives. A field that is absent decodes to `undefined`, also where its default would be 0.
  */
 
-/** What a field holds, by the kind of field: `WireReader` and `WireWriter` have a method of that name. */
+/** A field holds this, by its kind: `WireReader` and `WireWriter` have a method of that name. */
 interface FieldValues {
   readonly number: number;
   readonly uint64: bigint;
@@ -42,7 +42,7 @@ type ValueOf<Of> =
       : FieldValues[Kind]
     : never;
 
-/** The values of a message's fields by name. */
+/** It has the values of a message's fields by name. */
 export type Decoded<Table> =
   Table extends MessageTable<infer Known>
     ? { readonly [Name in keyof Known]?: ValueOf<Known[Name]> | undefined }
@@ -52,12 +52,12 @@ const single =
   <Kind extends keyof FieldValues>(kind: Kind) =>
   (number: number): MessageField<Kind, false> => ({ number, kind, isRepeated: false });
 
-/** Sizes, versions and identifiers that count up; JavaScript's numbers hold them exactly. */
+/** They are sizes, versions and identifiers that count up; JavaScript's numbers hold them exactly. */
 export const uint = single('number');
 export const uint64 = single('uint64');
 export const flag = single('flag');
 export const text = single('text');
-/** Also for a message that is decoded where it is needed, or passed on as it is. */
+/** A message that is decoded where it is needed, or passed on as it is, is one too. */
 export const bytes = single('bytes');
 
 export const repeated = <Kind extends keyof FieldValues>({
@@ -102,7 +102,7 @@ export function decode<Known extends Fields>(
   return decoded as Decoded<MessageTable<Known>>;
 }
 
-/** All fields, also those that no table names, each as it stands in the message. */
+/** Gives all fields, also those that no table names, each as it stands in the message. */
 export function fieldsIn(encoded: Uint8Array): readonly { readonly number: number; readonly raw: Uint8Array }[] {
   const fields: { number: number; raw: Uint8Array }[] = [];
   const reader = new WireReader(encoded);
@@ -111,7 +111,7 @@ export function fieldsIn(encoded: Uint8Array): readonly { readonly number: numbe
   return fields;
 }
 
-/** The first field whose number is not among these; undefined where there is none. */
+/** Finds the first field whose number is not among these; undefined where there is none. */
 export function fieldOtherThan(numbers: readonly number[], encoded: Uint8Array): number | undefined {
   const reader = new WireReader(encoded);
   for (let number = reader.next(); number !== undefined; number = reader.next()) {
@@ -121,14 +121,14 @@ export function fieldOtherThan(numbers: readonly number[], encoded: Uint8Array):
   return undefined;
 }
 
-/** In the order of the table. A field that is `undefined` is left out. */
+/** The fields stand in the order of the table. One that is `undefined` is left out. */
 export function encode<Known extends Fields>(table: MessageTable<Known>, values: Decoded<MessageTable<Known>>): Buffer {
   const writer = new WireWriter();
   for (const { name, field } of table.all) write(writer, field, valueIn(values, name));
   return writer.finish();
 }
 
-/** The message with other values in the fields that `changes` names; one that is `undefined` there is removed. */
+/** Puts other values into the fields that `changes` names; one that is `undefined` there is removed. */
 export function edit<Known extends Fields>(
   { fields, known }: MessageTable<Known>,
   encoded: Uint8Array,
@@ -159,7 +159,7 @@ type Edits<Known extends Fields> = {
   ) => Uint8Array;
 };
 
-/** The message with each message edited that the fields named in `edits` hold. */
+/** Edits each message that the fields named in `edits` hold. */
 export function editEach<Known extends Fields>(
   { known }: MessageTable<Known>,
   encoded: Uint8Array,
@@ -183,7 +183,7 @@ function write(writer: WireWriter, { number, kind, isRepeated }: MessageField, v
 
 const valueIn = <Values extends object>(values: Values, name: string): unknown => values[name as keyof Values];
 
-/** Bytes that are not what they should be; `message` says how, for the log. */
+/** The bytes are not what they should be; `message` says how, for the log. */
 export class MalformedFile extends Error {
   override readonly name = 'MalformedFile';
 }
@@ -206,7 +206,7 @@ export class WireReader {
     this.#bytes = bytes;
   }
 
-  /** The number of the next field; undefined at the end of the message. */
+  /** Goes to the next field, and answers its number; undefined at the end of the message. */
   next(): number | undefined {
     if (this.#at === this.#bytes.length) return undefined;
     this.#fieldAt = this.#at;
@@ -217,7 +217,7 @@ export class WireReader {
     return field;
   }
 
-  /** Sizes, versions, identifiers that count up: what JavaScript's numbers hold exactly. */
+  /** Reads sizes, versions, identifiers that count up: what JavaScript's numbers hold exactly. */
   number(): number {
     this.#expect(wireType.varint);
     const value = this.#varint();
@@ -225,7 +225,7 @@ export class WireReader {
     return value;
   }
 
-  /** A part of a repeated number: many in one field, as writers pack them, or one. */
+  /** Reads a part of a repeated number: many in one field, as writers pack them, or one. */
   packed(): readonly number[] {
     if (this.#type !== wireType.bytes) return [this.number()];
     const packed = new WireReader(this.bytes());
@@ -256,7 +256,7 @@ export class WireReader {
     return Buffer.from(this.bytes()).toString();
   }
 
-  /** The whole field with its number, as `WireWriter.raw` writes it again. */
+  /** Reads the whole field with its number, as `WireWriter.raw` writes it again. */
   raw(): Uint8Array {
     this.skip();
     return this.#bytes.subarray(this.#fieldAt, this.#at);
@@ -284,14 +284,14 @@ export class WireReader {
     this.#at += length;
   }
 
-  /** Exact up to 2 ** 53. */
+  /** It is exact up to 2 ** 53. */
   #varint(): number {
     let value = 0;
     for (let index = 0; index < maxVarintBytes; index += 1) {
       const byte = this.#byteAt(this.#at);
       this.#at += 1;
       value += (byte % 128) * 2 ** (7 * index);
-      // An integer to V8 too: a `Map` finds a number that it keeps as a float four times as slowly.
+      // It is an integer to V8 too: a `Map` finds a number that it keeps as a float four times as slowly.
       if (byte < 128) return index < 4 ? value | 0 : value;
     }
     throw new MalformedFile('a number that does not end');
@@ -352,14 +352,14 @@ export class WireWriter {
     return this.bytes(field, value.finish());
   }
 
-  /** All parts of a repeated number, in one field. */
+  /** Writes all parts of a repeated number in one field. */
   packed(field: number, values: Iterable<number>): this {
     const packed = new WireWriter();
     for (const value of values) packed.#varint(value);
     return this.message(field, packed);
   }
 
-  /** Any fields that are encoded already, numbers and all. */
+  /** Writes fields that are encoded already, numbers and all. */
   raw(fields: Uint8Array): this {
     this.#reserve(fields.length);
     this.#buffer.set(fields, this.#length);
@@ -367,7 +367,7 @@ export class WireWriter {
     return this;
   }
 
-  /** The message so far. Fields that follow do not change it. */
+  /** Gives the message so far. Fields that follow do not change it. */
   finish(): Buffer {
     return this.#buffer.subarray(0, this.#length);
   }
@@ -384,7 +384,7 @@ export class WireWriter {
     this.#byte(rest);
   }
 
-  /** Within what is reserved. */
+  /** It is within what is reserved. */
   #byte(value: number): void {
     this.#buffer[this.#length] = value;
     this.#length += 1;

@@ -1,5 +1,5 @@
 /**
- * Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec), in which Lance keeps deletion vectors with many rows:
+ * Lance keeps deletion vectors with many rows in Roaring bitmaps (https://github.com/RoaringBitmap/RoaringFormatSpec). Here are
  * their size, which no manifest gives, their values, and the bytes of new ones.
  */
 import { MalformedFile } from './protobuf.ts';
@@ -13,7 +13,7 @@ const runFlagsAt = 4;
 /** If there are runs, offsets are left out below this many containers. */
 const minContainersWithOffsets = 4;
 
-/** The values that have the same upper 16 bits, `high`. */
+/** Its values have the same upper 16 bits, `high`. */
 interface Container {
   readonly form: 'list' | 'bitmap' | 'runs';
   readonly high: number;
@@ -22,7 +22,7 @@ interface Container {
   readonly end: number;
 }
 
-/** How many bytes the bitmap at the start of `bytes` should have, by its own header; undefined if there is none. */
+/** Says how many bytes the bitmap at the start of `bytes` should have, by its own header; undefined if there is none. */
 export function bytesOfBitmap(bytes: Buffer): number | undefined {
   try {
     return containersOf(bytes)?.end;
@@ -32,7 +32,7 @@ export function bytesOfBitmap(bytes: Buffer): number | undefined {
   }
 }
 
-/** Ascending. Throws `MalformedFile`. */
+/** The values ascend. Throws `MalformedFile`. */
 export function valuesOfBitmap(bytes: Buffer): Uint32Array {
   const found = bytesOfBitmap(bytes) === bytes.length ? containersOf(bytes) : undefined;
   if (found === undefined) throw new MalformedFile('no Roaring bitmap');
@@ -43,7 +43,7 @@ export function valuesOfBitmap(bytes: Buffer): Uint32Array {
   return values;
 }
 
-/** Values with the same upper 16 bits: the lower ones ascending, or a bit for each in up to 2,048 words, the lowest first. */
+/** Values with the same upper 16 bits are in one: the lower ones ascending, or a bit for each in up to 2,048 words, the lowest first. */
 export type ChunkValues =
   | { readonly list: Uint16Array<ArrayBuffer> }
   | { readonly bits: Uint32Array<ArrayBuffer>; readonly count: number };
@@ -91,7 +91,7 @@ const countOf = (values: ChunkValues): number => ('list' in values ? values.list
 
 const containerBytes = (count: number): number => (count > maxListed ? bitmapBytes : count * 2);
 
-/** How many of the 32 bits are set. */
+/** Counts the bits that are set of the 32. */
 export function bitsSet(word: number): number {
   const pairs = word - ((word >>> 1) & 0x55555555);
   const fours = (pairs & 0x33333333) + ((pairs >>> 2) & 0x33333333);
@@ -118,7 +118,7 @@ function putListed(target: Uint16Array, bits: Uint32Array): void {
   }
 }
 
-/** undefined where there is no bitmap. Throws `RangeError` where it ends early. */
+/** Answers undefined where there is no bitmap. Throws `RangeError` where it ends early. */
 function containersOf(bytes: Buffer): { readonly containers: readonly Container[]; readonly end: number } | undefined {
   const kind = bytes.readUInt16LE(0);
   if (kind !== cookie.plain && kind !== cookie.withRuns) return undefined;

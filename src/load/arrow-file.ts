@@ -1,7 +1,7 @@
 /**
- * Rows of an Arrow IPC file or stream, whatever compresses its buffers, and in slices, so that a request never needs to hold the largest
- * of its batches. Texts and binaries that lie as views, which the engine does not take, become those that it takes. One batch is held,
- * with the dictionaries.
+ * It reads rows of an Arrow IPC file or stream, whatever compresses its buffers, in slices, so that a request never needs to hold the
+ * largest of its batches. Texts and binaries that lie as views, which the engine does not take, become those that it takes. One batch is
+ * held, with the dictionaries.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { BatchBuffers, checkBatch } from '../arrow/column/batch-buffers.ts';
@@ -26,7 +26,6 @@ import type { InputFile } from './input-file.ts';
 import { messageBehind, PieceReader } from './message-pieces.ts';
 import type { RowMessage } from './row-messages.ts';
 
-/** A dictionary or a batch. */
 interface SentMessage extends Message {
   readonly body: Buffer;
   readonly readShare?: number;
@@ -143,14 +142,14 @@ class PlainRows {
     this.schemaMessage = schemaOfFields([...schema.tables(1)], schema);
   }
 
-  /** What is said of a fault in this one. */
+  /** Says where a fault in this one is. */
   next({ kind }: SentMessage): string {
     if (kind !== 'record batch') return `a ${kind} behind ${this.#batches} batches`;
     this.#batches += 1;
     return `batch ${this.#batches}`;
   }
 
-  /** A batch in slices, each behind the dictionaries; none of a dictionary. */
+  /** A batch comes in slices, each behind the dictionaries; of a dictionary comes none. */
   *plain({ kind, header, body, readShare }: SentMessage): Generator<RowMessage> {
     if (kind === 'schema') throw invalidInput('it is a second schema');
     if (kind === 'dictionary batch') {
@@ -194,7 +193,7 @@ class PlainRows {
 const withChildren = (fields: readonly Field[]): readonly Field[] =>
   fields.flatMap((field) => [field, ...withChildren(field.children)]);
 
-/** Numbers in the `Type` union of Schema.fbs: none has anything in its table. */
+/** Each stands for its number in the `Type` union of Schema.fbs: none has anything in its table. */
 const [binary, utf8, binaryView, utf8View] = [4, 5, 23, 24];
 
 /** Makes texts and binaries of the views in a schema. Answers which of the fields were views, those with children before them. */

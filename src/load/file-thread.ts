@@ -1,4 +1,4 @@
-/** The thread of `messages-of-file.ts`: the next rows of one file whenever it is asked for them. */
+/** The thread of `messages-of-file.ts` reads the next rows of one file whenever it is asked for them. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { openInput } from './input-file.ts';
 import { messagesByFormat } from './messages-by-format.ts';

@@ -1,6 +1,6 @@
 /**
- * Columns of Arrow and Parquet files as the table has them, whose types decide how a value is read: an int32 fits a column of int64, and
- * so does a float64 that is whole. Each value goes by its JSON, by the rules of rows that come as text (docs/rows.md), so none becomes
+ * It makes columns of Arrow and Parquet files those of the table, whose types decide how a value is read: an int32 fits a column of int64,
+ * and so does a float64 that is whole. Each value goes by its JSON, by the rules of rows that come as text (docs/rows.md), so none becomes
  * another one unseen. What text cannot say is left as it is, and the service says whether it takes it.
  */
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
@@ -30,7 +30,7 @@ export async function* fittedTo(
   }
 }
 
-/** A column of a file and what it becomes; the same field where it stays as it is. */
+/** A column of a file becomes another one, or stays the same field. */
 interface ColumnFit {
   readonly from: Field;
   readonly to: Field;
@@ -48,7 +48,7 @@ class FittingColumns {
       if (from !== to && from.dictionary) this.#dictionaries.set(from.dictionary.id, []);
   }
 
-  /** undefined where all columns stay as they are. */
+  /** Answers undefined where all columns stay as they are. */
   static of(schemaMessage: Uint8Array, table: Schema): FittingColumns | undefined {
     const columns = schemaOfMessage(schemaMessage).fields.map((from): ColumnFit => {
       const to = table.fields.find(({ name }) => name === from.name);
@@ -59,7 +59,7 @@ class FittingColumns {
     return columns.some(({ from, to }) => from !== to) ? new FittingColumns(columns) : undefined;
   }
 
-  /** undefined for the dictionary of a column that becomes one without. */
+  /** Answers undefined for the dictionary of a column that becomes one without. */
   fit(message: RowMessage): RowMessage | undefined {
     switch (message.kind) {
       case 'schema':
@@ -124,7 +124,7 @@ const tableOf = (message: Uint8Array): FlatTable => readMessage(asBuffer(message
 const isBinary = ({ type }: Field): boolean => /binary$/.test(type.kind);
 const isList = ({ type }: Field): boolean => type.kind === 'list' || type.kind === 'fixed_size_list';
 
-/** Whether the JSON of one is a value of the other, or might be. A text is one of its own, so no number or time becomes one. */
+/** Says whether the JSON of one is a value of the other, or might be. A text is one of its own, so no number or time becomes one. */
 function mayBecome(from: Field, to: Field): boolean {
   if (to.dictionary !== undefined) return false;
   if (['struct', 'map', 'large_list', 'interval', 'null'].includes(to.type.kind)) return false;

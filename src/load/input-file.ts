@@ -1,4 +1,4 @@
-/** Files of rows: which format each has, by how it begins and by its name, and its bytes in pieces of one size. */
+/** It opens files of rows, finds the format of each by how it begins and by its name, and gives its bytes in pieces of one size. */
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';
@@ -11,18 +11,17 @@ export const inputFormats = ['csv', 'csv-without-header', 'json', 'ndjson', 'arr
 export type InputFormat = (typeof inputFormats)[number];
 
 export interface InputFile extends AsyncDisposable {
-  /** As it was given. */
   readonly name: string;
-  /** undefined for the standard input. */
+  /** The standard input has none. */
   readonly path: string | undefined;
   readonly format: InputFormat;
   /** Cells of CSV are divided by it. */
   readonly delimiter: string;
-  /** undefined where that is not known before its end. */
+  /** Of a pipe it is not known before its end. */
   readonly totalBytes: number | undefined;
   /** So many of `totalBytes` were read. */
   readonly bytesRead: number;
-  /** The text, all pieces but the last as long as each other, whatever the reads were. */
+  /** All pieces but the last are as long as each other, whatever the reads were. */
   pieces(): AsyncIterable<Uint8Array>;
   /** What was read of a file that `isReadTwice` comes once more. */
   rewind(): void;
@@ -31,7 +30,7 @@ export interface InputFile extends AsyncDisposable {
 const pieceBytes = 64 << 10;
 const headBytes = 4 << 10;
 
-/** undefined leaves it to how the file begins, and to its name. */
+/** Where it is undefined, how the file begins decides, and its name. */
 export interface SaidOfFile {
   readonly format: InputFormat | undefined;
   readonly delimiter?: string | undefined;
@@ -153,7 +152,7 @@ class Input implements InputFile {
     }
   }
 
-  /** By gzip or zstd, which are known by how they begin. */
+  /** Files that are packed by gzip or zstd are known by how they begin. */
   async *#unpacked(source: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
     const first = await source.next();
     if (first.done) return;
@@ -200,7 +199,7 @@ const formatsByExtension: Readonly<Record<string, InputFormat>> = {
   '.feather': 'arrow',
 };
 
-/** How files begin that people take for tables. */
+/** People take files for tables that begin so. */
 const otherFiles = [
   { begins: 'PK\u0003\u0004', what: 'a ZIP archive, as workbooks of spreadsheets are' },
   { begins: 'BZh', what: 'compressed with bzip2, and gzip and zstd alone are read' },

@@ -1,4 +1,4 @@
-/** The messages of an Arrow IPC stream that comes in pieces, which end anywhere. */
+/** It reads the messages of an Arrow IPC stream that comes in pieces, which end anywhere. */
 import { endMarker } from '../arrow/format/ipc-file.ts';
 import { continuation, type Message, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { invalidInput } from '../kernel/errors.ts';
@@ -14,7 +14,7 @@ export class PieceReader {
     this.#whenCut = whenCut;
   }
 
-  /** The next bytes, of which there are fewer at the end. */
+  /** Reads so many bytes, or fewer at the end. */
   async take(length: number): Promise<Buffer> {
     const parts: Uint8Array[] = [];
     for (let left = length; left > 0; ) {
@@ -43,7 +43,7 @@ export interface MessageFromPieces extends Message {
   readonly body: Buffer;
 }
 
-/** The message behind `prefix`; undefined where that is the end marker, or empty. */
+/** Reads the message behind `prefix`; there is none where that is the end marker, or empty. */
 export async function messageBehind(prefix: Buffer, pieces: PieceReader): Promise<MessageFromPieces | undefined> {
   if (prefix.length === 0 || prefix.equals(endMarker)) return undefined;
   if (prefix.length < prefixBytes || prefix.readInt32LE(0) !== continuation)

@@ -1,4 +1,4 @@
-/** Rows of a file, by what the file is. */
+/** It reads rows of a file by what the file is. */
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { RowConversion } from '../rows/bodies/row-conversion.ts';

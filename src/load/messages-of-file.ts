@@ -1,5 +1,5 @@
 /**
- * Rows of a file of any format. A thread reads and converts it while this one sends what it made: its young values stay few, and a
+ * A thread reads and converts a file of rows, of any format, while this one sends what it made: its young values stay few, and a
  * hostile file ends nothing but the thread.
  */
 import { once } from 'node:events';

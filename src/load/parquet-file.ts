@@ -1,6 +1,6 @@
 /**
- * Rows of a Parquet file. What is held of it are the pages that its next rows need, whatever the size of its row groups; of a column
- * with several leaves, such as a struct, it is all of a row group.
+ * It reads rows of a Parquet file. What is held of it are the pages that its next rows need, whatever the size of its row groups; of a
+ * column with several leaves, such as a struct, it is all of a row group.
  */
 import { closeSync, fstatSync, openSync } from 'node:fs';
 import { invalidInput } from '../kernel/errors.ts';

@@ -1,4 +1,4 @@
-/** An Arrow IPC stream as a Parquet file, while it comes. */
+/** It writes an Arrow IPC stream as a Parquet file, while it comes. */
 import type { RecordBatch } from 'parquet-wasm/node';
 import { prefixBytes } from '../arrow/format/message.ts';
 import { messageBehind, PieceReader } from './message-pieces.ts';
@@ -18,7 +18,7 @@ export async function* parquetOf(arrow: AsyncIterable<Uint8Array>): AsyncGenerat
   yield* bytes as AsyncIterable<Uint8Array>;
 }
 
-/** Each batch as a stream of its own, behind the dictionaries that it needs. */
+/** Each batch is decoded as a stream of its own, behind the dictionaries that it needs. */
 async function* batchesOf(
   arrow: AsyncIterable<Uint8Array>,
   decode: (stream: Uint8Array) => readonly RecordBatch[],

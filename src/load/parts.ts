@@ -1,6 +1,6 @@
 /**
- * The rows of a file in parts, each of which one request loads. How it is cut, and with it every byte of every part, follows from the
- * file and the table's columns alone: a second run makes the same parts, and with the same keys the service takes none of them twice.
+ * It cuts the rows of a file into parts, each of which one request loads. How it is cut, and with it every byte of every part, follows from
+ * the file and the table's columns alone: a second run makes the same parts, and with the same keys the service takes none of them twice.
  */
 import { createHash } from 'node:crypto';
 import { endMarker } from '../arrow/format/ipc-file.ts';
@@ -8,16 +8,16 @@ import { freeMemory } from './free-memory.ts';
 import type { RowMessage } from './row-messages.ts';
 
 export interface RowsPart {
-  /** An Arrow IPC stream, in memory that is the reader's own. */
+  /** The part is an Arrow IPC stream, in memory that is the reader's own. */
   readonly body: Buffer<ArrayBuffer>;
   readonly rows: number;
-  /** Rows of the file before it. */
+  /** So many rows of the file are before it. */
   readonly rowsBefore: number;
-  /** As that of its last message. */
+  /** It is that of the last message. */
   readonly readShare: number | undefined;
 }
 
-/** Large enough that a commit is a small share of the work, and small enough that a process holds three. */
+/** A part is so large that a commit is a small share of the work, and so small that a process holds three. */
 const partBytes = 4 << 20;
 
 export async function* partsOf(messages: AsyncIterable<RowMessage>, mostBytes = partBytes): AsyncGenerator<RowsPart> {
@@ -72,7 +72,7 @@ class JoinedBytes {
 }
 
 /**
- * Keys of parts that follow each other: each stands for its part and for all before it, so that a file with two equal parts has both
+ * The key of a part stands for it and for all before it, so that a file with two equal parts has both
  * of them loaded.
  */
 export class PartKeys {

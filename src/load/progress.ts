@@ -1,4 +1,4 @@
-/** How far a load is: a bar that moves on a terminal, a line now and then elsewhere. */
+/** It shows how far a load is: by a bar that moves on a terminal, by a line now and then elsewhere. */
 import type { Clock } from '../kernel/clock.ts';
 
 interface ProgressOutput {
@@ -9,7 +9,6 @@ interface ProgressOutput {
 
 interface Done {
   readonly bytes: number;
-  /** undefined where they are not counted. */
   readonly rows: number | undefined;
 }
 
@@ -46,7 +45,7 @@ export class Progress {
     if (this.#output.isTTY === true) this.#output.write('\r\u001b[K');
   }
 
-  /** Behind what clears the line. */
+  /** So many characters fit behind what clears the line. */
   get #widest(): number {
     return (this.#output.columns ?? 80) + '\r\u001b[K'.length - 1;
   }

@@ -1,4 +1,4 @@
-/** Rows of a file as the messages of an Arrow IPC stream: the schema first, then batches, each behind the dictionaries it needs. */
+/** Rows of a file come as the messages of an Arrow IPC stream: the schema first, then batches, each behind the dictionaries it needs. */
 import { asBuffer, type Block, endMarker } from '../arrow/format/ipc-file.ts';
 import { prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { readSchemaTable } from '../arrow/schema/read-schema.ts';
@@ -6,12 +6,12 @@ import type { Schema as TableSchema } from '../arrow/schema/schema.ts';
 import type { RowConversion } from '../rows/bodies/row-conversion.ts';
 
 export interface RowMessage {
-  /** Gone once the next message is asked for. */
+  /** They are gone once the next message is asked for. */
   readonly bytes: Uint8Array;
   readonly kind: 'schema' | 'dictionary batch' | 'record batch';
   /** A record batch has so many. */
   readonly rows: number;
-  /** The share of the file that has been read with it; undefined where the bytes that were read say so. */
+  /** So much of the file has been read with it; undefined where the bytes that were read say so. */
   readonly readShare?: number;
 }
 

@@ -4,7 +4,7 @@ import { fanIn, type Inspection, keysToIndex, type Need, needsOf, needsPruning, 
 import type { BranchRef } from './report.ts';
 
 export interface WatchPolicy {
-  /** How long a version is kept after it was superseded. */
+  /** A version is kept for so long after it was superseded. */
   readonly retentionMs: number;
   /** A table with as many rows gets an index on its merge key. */
   readonly indexFromRows: number;
@@ -13,16 +13,18 @@ export interface WatchPolicy {
 /** A look is tried again as a job is. */
 type Tried = Plan['job'] | 'look';
 
-/** What this process has seen of one branch, and which plan that leads to. Bounded: sums, a few marks, and the key columns. */
+/**
+ * It knows what this process has seen of one branch, and which plan that leads to. It is bounded: sums, a few marks, and the key columns.
+ */
 export class BranchWatch {
   readonly target: BranchRef;
   readonly ages: VersionAges;
   readonly #policy: WatchPolicy;
-  /** Top-level columns that merges used as their only key; true once a second merge has. */
+  /** Merges used these top-level columns as their only key; true once a second merge has. */
   readonly #keys = new Map<string, boolean>();
   readonly #notBeforeMs: Record<Tried, number> = { look: 0, compact: 0, index: 0, prune: 0 };
   #commits = 0;
-  /** What the last look has found, and how many commits there had been then. */
+  /** It has what the last look found, and how many commits there had been then. */
   #seen: { readonly needs: readonly Need[]; readonly commits: number } | undefined;
   readonly #lastTookMs: Record<Plan['job'], number> = { compact: 0, index: 0, prune: 0 };
   #failures = 0;
@@ -33,7 +35,7 @@ export class BranchWatch {
     this.#policy = policy;
   }
 
-  /** Since the branch was compacted, as far as this process has seen. */
+  /** They are those since the branch was compacted, as far as this process has seen. */
   get commits(): number {
     return this.#commits;
   }
@@ -47,14 +49,14 @@ export class BranchWatch {
     if (column !== undefined) this.#keys.set(column, this.#keys.has(column));
   }
 
-  /** Indexes that merges ask for. Only for main: merges into other branches use none. */
+  /** Gives the indexes that merges ask for. Merges into other branches than main use none. */
   toIndex(found: Pick<Inspection, 'layout' | 'schema'>): readonly IndexSpec[] {
     if (this.target.branch !== undefined) return [];
     const keys = [...this.#keys].flatMap(([column, isRepeated]) => (isRepeated ? column : []));
     return keysToIndex(found, keys, this.#policy.indexFromRows);
   }
 
-  /** Whether there is a job, or a look may lead to one. */
+  /** Says whether there is a job, or a look may lead to one. */
   isDue(nowMs: number, mayPrune: boolean): boolean {
     if (nowMs < this.#notBeforeMs.look) return false;
     if (this.#seen === undefined) return true;
@@ -64,7 +66,7 @@ export class BranchWatch {
     return this.#choose(nowMs, mayPrune) !== undefined;
   }
 
-  /** What is to be done now. `commits`: as they were when the branch was looked at. */
+  /** Decides what is to be done now. `commits` are those from when the branch was looked at. */
   plan(found: Inspection, commits: number, nowMs: number, mayPrune: boolean): Plan | undefined {
     this.#seen = { needs: needsOf(found, this.toIndex(found)), commits };
     return this.#choose(nowMs, mayPrune);
@@ -115,10 +117,9 @@ export class BranchWatch {
   }
 }
 
-/** How many versions of a branch were made when, as far as this process has seen. */
+/** So many versions of a branch were made by then, as far as this process has seen. */
 interface Mark {
   readonly atMs: number;
-  /** Versions made up to then. */
   readonly versions: number;
 }
 
@@ -151,17 +152,17 @@ export class VersionAges {
     return nowMs - (this.#marks.at(-1)?.atMs ?? -Infinity);
   }
 
-  /** How many versions a removal would find. */
+  /** Counts the versions that a removal would find. */
   removable(nowMs: number): number {
     return Math.max(0, this.#superseded(nowMs) - this.#removed);
   }
 
-  /** How many versions a removal would have to keep and read. */
+  /** Counts the versions that a removal would have to keep and read. */
   kept(nowMs: number): number {
     return this.#versions - Math.max(this.#superseded(nowMs), this.#removed);
   }
 
-  /** `nowMs`: when the removal began. */
+  /** The removal began at `nowMs`. */
   removed(nowMs: number): void {
     this.#removed = Math.max(this.#removed, this.#superseded(nowMs));
   }

@@ -16,7 +16,7 @@ const messages: Readonly<Record<JobReport['job'], string>> = {
   prune: 'removed old versions of a table',
 };
 
-/** What ran, why and what it cost, in the log and the metrics. */
+/** It tells the log and the metrics what ran, why and what it cost. */
 export class MaintenanceLog {
   readonly #logger: Logger;
   readonly #metrics: Metrics;
@@ -70,7 +70,7 @@ export class MaintenanceJobs {
     watch.succeeded(plan.job, performance.now() - startMs, this.#nowMs);
   }
 
-  /** False if there was nothing to do, and will be nothing when it is tried again at once. */
+  /** Answers false if there was nothing to do, and will be nothing when it is tried again at once. */
   async #isDone(watch: BranchWatch, plan: Plan): Promise<boolean> {
     switch (plan.job) {
       case 'compact':
@@ -88,7 +88,7 @@ export class MaintenanceJobs {
   }
 
   /**
-   * Whatever the branch needs. If space is short, it removes old versions first, and reports that also if the rest
+   * Does whatever the branch needs. If space is short, it removes old versions first, and reports that also if the rest
    * then fails on a full disk.
    */
   async maintainNow(watch: BranchWatch): Promise<readonly JobReport[]> {
@@ -111,7 +111,7 @@ export class MaintenanceJobs {
     return report?.removedVersions === 0 ? undefined : report;
   }
 
-  /** Also versions whose retention has not ended. */
+  /** It also removes versions whose retention has not ended. */
   removeVersions(target: BranchRef, ranges: readonly VersionRange[]): Promise<PruneReport | undefined> {
     return this.#prune(target, 'by hand', this.#nowMs, ranges);
   }

@@ -1,5 +1,5 @@
 /**
- * What a branch needs, as a pure function of how it is stored. Three rules:
+ * It finds what a branch needs, as a pure function of how it is stored, by three rules:
  *
  * 1. Fragments that are small are merged by size. Two are of one *tier* if their rows have the same power of `fanIn`; `fanIn` of one
  *    tier become one fragment, with all that are smaller. So a row is written again once for each tier.
@@ -33,7 +33,7 @@ export type IndexReason = 'merges on the column' | 'many rows' | 'quiet' | 'by h
 export interface Compaction {
   readonly job: 'compact';
   readonly reason: CompactionReason;
-  /** `all`: the engine alone can compact the branch, and writers wait for it. */
+  /** By `all` the engine alone can compact the branch, and writers wait for it. */
   readonly fragments: readonly number[] | 'all';
 }
 
@@ -48,7 +48,7 @@ export interface Need {
   readonly isForQuiet: boolean;
 }
 
-/** What a look at a branch finds. */
+/** A look at a branch finds it. */
 export interface Inspection {
   readonly layout: Layout;
   readonly schema: Schema;
@@ -56,7 +56,7 @@ export interface Inspection {
   readonly lastPinned: number;
 }
 
-/** What is to be done to the branch, the most important first. `toIndex`: as `keysToIndex`. */
+/** Says what is to be done to the branch, the most important first. `toIndex` are those of `keysToIndex`. */
 export function needsOf({ layout, lastPinned }: Inspection, toIndex: readonly IndexSpec[]): readonly Need[] {
   const overdue = lateIndexes(layout, fewRows).filter(({ rows, unindexedRows }) => unindexedRows >= rows * changedPart);
   // Clients wait for their own indexes to have every row.
@@ -88,7 +88,7 @@ function compaction(reason: 'small fragments' | 'quiet', layout: Layout): readon
   const isMovable = layout.fragments.every(({ id }) => id !== undefined);
   if (!isMovable || (reason === 'quiet' && !isConcurrent(layout))) return compactionByEngine(reason, layout);
   const tier = fullTier(layout, reason === 'quiet' ? quietFanIn : fanIn);
-  // Some of those of which much is deleted.
+  // Then go some of those of which much is deleted.
   const chosen =
     tier.length === 0 && reason === 'quiet' ? withinBytes(layout.fragments.filter(isThinned), layout) : tier;
   return chosen.length === 0 ? [] : [{ job: 'compact', reason, fragments: chosen.flatMap(({ id }) => id ?? []) }];
@@ -105,7 +105,7 @@ const indexing = (reason: IndexReason, indexes: readonly IndexSpec[]): readonly 
   indexes.length === 0 ? [] : [{ job: 'index', reason, indexes }];
 
 /**
- * The fragments of the largest tier that is full, and all that are smaller; none if no tier is full. What they become is in a higher
+ * Finds the fragments of the largest tier that is full, and all that are smaller; none if no tier is full. What they become is in a higher
  * tier than each of them, so how often a row is written again grows with the logarithm of the table.
  */
 function fullTier(layout: Layout, size: number): readonly FragmentFacts[] {
@@ -117,7 +117,7 @@ function fullTier(layout: Layout, size: number): readonly FragmentFacts[] {
   return withinBytes(small.slice(0, full + 1), layout);
 }
 
-/** The first of them, as many as may be written at once. */
+/** Takes the first of them, as many as may be written at once. */
 function withinBytes(fragments: readonly FragmentFacts[], layout: Layout): readonly FragmentFacts[] {
   let bytes = 0;
   const end = fragments.findIndex((fragment, at) => {
@@ -144,7 +144,7 @@ const sumOf = (fragments: readonly FragmentFacts[]): FragmentFacts => ({
 });
 
 /**
- * Whether the whole branch can be compacted concurrently with writers. An index that this service cannot build again rules it out:
+ * Says whether the whole branch can be compacted concurrently with writers. An index that this service cannot build again rules it out:
  * only the engine's own call keeps it complete.
  */
 export const isConcurrent = ({ fragments, indexes }: Pick<Layout, 'fragments' | 'indexes'>): boolean =>
@@ -163,14 +163,14 @@ function looseFragments({ fragments, indexes }: Layout): readonly FragmentFacts[
   return fragments.slice(last + 1);
 }
 
-/** The indexes that lack so many rows and that this service can build again. */
+/** Finds the indexes that lack so many rows and that this service can build again. */
 export const lateIndexes = ({ indexes }: Pick<Layout, 'indexes'>, fewest = 1): readonly IndexFacts[] =>
   indexes.filter(({ spec, unindexedRows }) => spec !== undefined && unindexedRows >= fewest);
 
 export const specsOf = (indexes: readonly IndexFacts[]): readonly IndexSpec[] =>
   indexes.flatMap(({ spec }) => spec ?? []);
 
-/** Indexes on the key columns of merges that the table is to get. */
+/** Finds the indexes on key columns of merges that the table is to get. */
 export const keysToIndex = (
   { layout, schema }: Pick<Inspection, 'layout' | 'schema'>,
   keys: readonly string[],

@@ -9,7 +9,7 @@ export interface BranchRef {
   readonly location: Location;
 }
 
-/** What one job did and what it cost: for the log, and for the operator who asked for it. */
+/** It says what one job did and what it cost, for the log, and for the operator who asked for it. */
 export type JobReport = CompactionReport | IndexReport | PruneReport;
 
 interface CommonReport {
@@ -27,12 +27,12 @@ interface RemovedVersions {
 export interface CompactionReport extends CommonReport, RemovedVersions {
   readonly job: 'compact';
   readonly reason: CompactionReason;
-  /** False if the engine found nothing to compact. */
+  /** It is false if the engine found nothing to compact. */
   readonly isMade: boolean;
-  /** How long writers had to wait for the branch's lock. */
+  /** Writers had to wait so long for the branch's lock. */
   readonly lockedMs: number;
   readonly removedFragments: number;
-  /** Columns whose index was built again after it. */
+  /** The indexes of these columns were built again after it. */
   readonly indexed: readonly string[];
 }
 
@@ -41,7 +41,7 @@ export interface IndexReport extends CommonReport {
   readonly reason: IndexReason;
   readonly column: string;
   readonly rows: number;
-  /** Why the index was left as it is: its options do not go with the rows. */
+  /** It says why the index was left as it is: its options do not go with the rows. */
   readonly refusal?: LancegateError;
 }
 

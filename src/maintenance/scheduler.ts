@@ -38,7 +38,7 @@ export class MaintenanceScheduler implements CommitObserver {
   readonly #log: MaintenanceLog;
   readonly #jobs: MaintenanceJobs;
   readonly #watched = new Map<string, BranchWatch>();
-  /** One job at a time: two at once would leave a machine of two cores to none of the writers. */
+  /** It lets one job run at a time: two at once would leave a machine of two cores to none of the writers. */
   readonly #lock = new ReadWriteLock(Number.POSITIVE_INFINITY, 'maintenance jobs');
   readonly #stopping = new AbortController();
   #cancelCheck: (() => void) | undefined;

@@ -1,5 +1,3 @@
-/** The forms in which rows are answered. */
-
 export const arrowFileType = 'application/vnd.apache.arrow.file';
 export const arrowStreamType = 'application/vnd.apache.arrow.stream';
 
@@ -7,7 +5,7 @@ export type TextFormat = 'json' | 'ndjson' | 'csv';
 /** CSV has a line with the names of its columns or not (RFC 4180). */
 export type RowFormat = TextFormat | 'csv-without-header';
 
-/** What is written of a vector: nothing of its column, its first values, or all. */
+/** It says what is written of vectors: no column of them, their first values, or all. */
 export type VectorText = 'omit' | 'preview' | 'full';
 
 export type AnswerForm =
@@ -15,7 +13,7 @@ export type AnswerForm =
   | { readonly kind: 'arrow stream' }
   | { readonly kind: 'text'; readonly format: RowFormat; readonly vectors: VectorText };
 
-/** Names that programs have for newline-delimited JSON. */
+/** Programs have these names for newline-delimited JSON. */
 export const ndjsonTypes = [
   'application/x-ndjson',
   'application/ndjson',

@@ -1,5 +1,5 @@
 /**
- * The nodes and buffers of one batch: checked when the batch arrives, and read one by one, so that only what is asked for is
+ * The nodes and buffers of one batch are checked when it arrives, and read one by one, so that only what is asked for is
  * decompressed.
  */
 import { zstdDecompressSync } from 'node:zlib';
@@ -14,12 +14,12 @@ export interface BatchNode {
   readonly nulls: number;
 }
 
-/** A node or the range of a buffer: two int64. */
+/** A node, or the range of a buffer, is two int64. */
 export const bytesOfPair = 16;
 export const noBytes = new Uint8Array(0);
 const lz4 = 0;
 
-/** Into one buffer: zlib would collect small ones and join them, which takes the memory twice. */
+/** It decodes into one buffer: zlib would collect small ones and join them, which takes the memory twice. */
 function decodeZstd(input: Uint8Array, size: number): Uint8Array {
   let bytes: Uint8Array;
   try {
@@ -36,7 +36,7 @@ function decodeZstd(input: Uint8Array, size: number): Uint8Array {
 /** Typed arrays over `bytes` need its start to be a multiple of eight. */
 const aligned = (bytes: Uint8Array): Uint8Array => (bytes.byteOffset % 8 === 0 ? bytes : Uint8Array.from(bytes));
 
-/** The nodes and buffers of one batch, by the order of the format. Throws `InvalidInput` for lengths that are out of range. */
+/** It has the nodes and buffers of one batch, in the order of the format. Throws `InvalidInput` for lengths that are out of range. */
 export class BatchBuffers {
   readonly rows: number;
   readonly body: Buffer;
@@ -72,12 +72,12 @@ export class BatchBuffers {
     };
   }
 
-  /** Columns of views. */
+  /** It counts columns of views. */
   get viewCount(): number {
     return this.#viewed.length;
   }
 
-  /** How many buffers the views of a column point into. */
+  /** The views of a column point into so many buffers. */
   viewedBuffers(index: number): number {
     return this.#int64(this.#viewed.at + 8 * index, 'the number of buffers of a column');
   }
@@ -92,7 +92,7 @@ export class BatchBuffers {
   }
 
   /**
-   * The buffer's bytes, decompressed, starting at a multiple of eight. For batches that `checkBatch` has passed: the buffer lies
+   * Gives the buffer's bytes, decompressed, at a multiple of eight. `checkBatch` has passed the batch: the buffer lies
    * in the body, and its declared size is within the budget.
    */
   buffer(index: number): Uint8Array {
@@ -135,19 +135,19 @@ export interface CheckedBatch {
 }
 
 interface BatchToCheck {
-  /** The `RecordBatch` table of the message. */
+  /** It is the `RecordBatch` table of the message. */
   readonly header: FlatTable;
   readonly body: Buffer;
   readonly fields: readonly Field[];
   readonly maxDecodedBytes: number;
-  /** Whether the dictionary of this id has arrived. */
+  /** Says whether the dictionary of this id has arrived. */
   readonly hasDictionary: (id: bigint) => boolean;
-  /** Types whose values lie as views; the engine takes none. */
+  /** Values of these types lie as views; the engine takes none. */
   readonly views?: ReadonlySet<DataType>;
 }
 
 export const noViews: ReadonlySet<DataType> = new Set();
-/** Its length and its first bytes, and where the others are. */
+/** A view has the length of a value and its first bytes, and says where the others are. */
 export const bytesOfView = 16;
 
 /**

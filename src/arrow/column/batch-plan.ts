@@ -1,5 +1,5 @@
 /**
- * One record batch out of rows of several, in two passes: the plan says what every buffer will hold and how long it is,
+ * One record batch is made out of rows of several, in two passes: the plan says what every buffer will hold and how long it is,
  * then each is filled in its final place. Whole runs of rows are copied; only offsets and bits are touched one by one.
  */
 import { Builder } from 'flatbuffers';
@@ -10,15 +10,14 @@ import { bytesOfBits, childrenOf, columnLayout, type Dictionary, type Field } fr
 import { bytesOfPair } from './batch-buffers.ts';
 import { bitAt, type ColumnData, countZeros, setBit } from './column-data.ts';
 
-/** Some rows of a batch, or some values of a column: runs of adjacent ones. Run `i` ends before `ends[i]`. */
+/** They are some rows of a batch, or some values of a column, as runs of adjacent ones. Run `i` ends before `ends[i]`. */
 export interface RowRuns {
   readonly starts: Uint32Array;
   readonly ends: Uint32Array;
-  /** How many rows there are in all runs. */
   readonly rows: number;
 }
 
-/** What each batch gives to a column of the result. */
+/** Each batch gives a slice to a column of the result. */
 export type Slices = readonly { readonly data: ColumnData; readonly runs: RowRuns }[];
 
 /** Writes a buffer; its target is exactly as long, begins at a multiple of eight, and holds zeros. */
@@ -29,25 +28,24 @@ type WriteRun = (target: Buffer, at: number, data: ColumnData, start: number, en
 const sumOf = <Part>(parts: readonly Part[], count: (part: Part) => number): number =>
   parts.reduce((sum, part) => sum + count(part), 0);
 
-/** The same rows of a dictionary-encoded column, with indexes of the dictionary that the result has. */
+/** Gives the same rows of a dictionary-encoded column, with indexes of the dictionary that the result has. */
 type Encode = (field: Field, dictionary: Dictionary, slices: Slices) => Slices;
 
 const asTheyAre: Encode = (_field, _dictionary, slices) => slices;
 
 export class BatchPlan {
   readonly #encode: Encode;
-  /** The length and the number of NULLs of each column. */
   readonly #nodes: (readonly [length: number, nulls: number])[] = [];
-  /** Each with where it begins in the body. */
+  /** Each says where it begins in the body. */
   readonly #buffers: { readonly offset: number; readonly length: number; readonly fill: Fill }[] = [];
-  /** The length of the body. Every buffer in it is padded to eight bytes. */
+  /** Every buffer in the body is padded to eight bytes. */
   #bodyLength = 0;
 
   constructor(encode = asTheyAre) {
     this.#encode = encode;
   }
 
-  /** All buffers have so many, without padding. */
+  /** Counts the bytes of all buffers, without padding. */
   get bytes(): number {
     return sumOf(this.#buffers, ({ length }) => length);
   }
@@ -78,7 +76,6 @@ export class BatchPlan {
     }
   }
 
-  /** The batch as a message. */
   message(rows: number): MessageToWrite {
     return {
       head: this.#head(rows),
@@ -96,7 +93,7 @@ export class BatchPlan {
     this.#bodyLength += Math.ceil(length / 8) * 8;
   }
 
-  /** The metadata of the batch, with its prefix. */
+  /** Makes the metadata of the batch, with the prefix. */
   #head(rows: number): Buffer {
     const builder = new Builder();
     const buffers = addPairs(
@@ -238,7 +235,7 @@ export const rowsBetween = (start: number, end: number): RowRuns =>
 
 export const allRows = (count: number): RowRuns => rowsBetween(0, count);
 
-/** The rows for which `keep` holds 1. */
+/** Answers the rows for which `keep` holds 1. */
 export function keptRows(keep: Uint8Array): RowRuns {
   const starts: number[] = [];
   const ends: number[] = [];
@@ -252,7 +249,7 @@ export function keptRows(keep: Uint8Array): RowRuns {
   return runsBetween(Uint32Array.from(starts), Uint32Array.from(ends));
 }
 
-/** These rows, in this order. */
+/** Makes runs of these rows, in this order. */
 export function rowsInOrder(rows: Int32Array | readonly number[]): RowRuns {
   const starts: number[] = [];
   const ends: number[] = [];
@@ -266,14 +263,14 @@ export function rowsInOrder(rows: Int32Array | readonly number[]): RowRuns {
   return runsBetween(Uint32Array.from(starts), Uint32Array.from(ends));
 }
 
-/** The values of the children of those rows: so many each, or as the offsets say. */
+/** Answers the values of the children of those rows: so many each, or as the offsets say. */
 function elementsOf({ data, runs }: Slices[number], childValues: number | undefined): RowRuns {
   if (childValues === 1) return runs;
   const first = (row: number): number => (childValues === undefined ? data.offsets[row]! : row * childValues);
   return runsBetween(runs.starts.map(first), runs.ends.map(first));
 }
 
-/** Rows of one batch that follow one another in the result; undefined for rows that are in none. */
+/** The rows of one batch follow one another in the result; undefined are those that are in none. */
 interface PlacedRuns<Batch> {
   readonly batch: Batch | undefined;
   readonly runs: RowRuns;
@@ -284,7 +281,7 @@ export class RowPlaces<Batch = number> {
   readonly placed: readonly PlacedRuns<Batch>[];
   readonly rows: number;
 
-  /** The batch and the row in it of each row; undefined for one that is in none. */
+  /** A place is the batch of a row and the row in it; undefined is that of a row that is in none. */
   constructor(places: readonly (readonly [batch: Batch, row: number] | undefined)[]) {
     this.rows = places.length;
     const placed: PlacedRuns<Batch>[] = [];

@@ -1,5 +1,5 @@
 /**
- * The columns of a batch, decompressed, as the buffers they are. Batches that were only checked for structure become safe
+ * It reads the columns of a batch, decompressed, as the buffers they are. Batches that were only checked for structure become safe
  * to copy from: offsets, UTF-8 and NULLs where the schema has none are checked here, over all values, also those that no
  * row refers to, as the engine's library does.
  */
@@ -34,7 +34,7 @@ export function setBit(bitmap: Uint8Array, index: number): void {
   bitmap[index >> 3]! |= 1 << (index & 7);
 }
 
-/** How many of the bits from `start` to before `end` are zero. */
+/** Counts the bits from `start` to before `end` that are zero. */
 export function countZeros(bitmap: Uint8Array, start: number, end: number): number {
   let ones = 0;
   for (let i = start; i < end; i++) ones += (bitmap[i >> 3]! >> (i & 7)) & 1;
@@ -53,7 +53,7 @@ function narrowOffsets(bytes: Uint8Array, count: number): Uint32Array {
 }
 
 /**
- * The offsets of `length` values: value `i` goes from offset `i` to offset `i + 1`. Perhaps a view of `bytes`, not to be
+ * Reads the offsets of `length` values: value `i` goes from offset `i` to offset `i + 1`. They may be a view of `bytes`, not to be
  * written. `limit` is how much there is to point into. Throws `InvalidInput`.
  */
 function readOffsets(bytes: Uint8Array, offsetBytes: 4 | 8, length: number, limit: number): Uint32Array {
@@ -84,11 +84,11 @@ function requireUtf8(bytes: Uint8Array, offsets: Uint32Array): void {
 
 export interface ColumnData {
   readonly length: number;
-  /** A bit for each value, zero where it is NULL; undefined where none is. */
+  /** It has a bit for each value, zero where it is NULL; undefined where none is. */
   readonly validity: Uint8Array | undefined;
-  /** Bits, values of one width, or what the offsets of texts and the like point into; empty for other layouts. */
+  /** They are bits, values of one width, or what the offsets of texts and the like point into; other layouts have none. */
   readonly bytes: Uint8Array;
-  /** Of values of no fixed width and of lists: one more than there are values; empty for other layouts. */
+  /** Values of no fixed width and lists have one more than there are values; other layouts have none. */
   readonly offsets: Uint32Array;
   readonly children: readonly ColumnData[];
 }
@@ -132,7 +132,7 @@ class BatchCursor {
     return column;
   }
 
-  /** The values that views point to, one behind the other; many may point to the same bytes. */
+  /** Joins the values that views point to, one behind the other; many may point to the same bytes. */
   #viewed(length: number, validity: Uint8Array | undefined): Pick<ColumnData, 'bytes' | 'offsets'> {
     const views = asView(this.#buffer());
     const buffers = Array.from({ length: this.#batch.viewedBuffers(this.#nextView++) }, () => this.#buffer());
@@ -151,7 +151,7 @@ class BatchCursor {
     return { bytes, offsets };
   }
 
-  /** The bits of a struct, whose children come next: zero where it is NULL; undefined where it nowhere is. */
+  /** Reads the bits of a struct, whose children come next: zero where it is NULL; undefined where it nowhere is. */
   struct(): Uint8Array | undefined {
     return checkedNulls(this.#buffer(), this.#batch.node(this.#nextNode++));
   }
@@ -195,7 +195,7 @@ function valueOfView(views: DataView, at: number, length: number, buffers: reado
 
 const isNull = ({ validity }: ColumnData, index: number): boolean => validity !== undefined && !bitAt(validity, index);
 
-/** Whether a field declared without NULL holds one, other than in a struct or a fixed-size list that is NULL itself. */
+/** Says whether a field declared without NULL holds one, other than in a struct or a fixed-size list that is NULL itself. */
 export function hasUnexpectedNull(field: Field, data: ColumnData, parent: Field, around: ColumnData): boolean {
   if (field.nullable || data.validity === undefined) return false;
   const { childValues } = columnLayout(parent);
@@ -221,7 +221,7 @@ function readColumn(cursor: BatchCursor, field: Field): ColumnData {
 }
 
 /**
- * All columns of a chunk without dictionaries, batch by batch. Uncompressed buffers are views of the chunk. Throws
+ * Reads all columns of a chunk without dictionaries, batch by batch. Uncompressed buffers are views of the chunk. Throws
  * `InvalidInput` naming the column for invalid buffers; a caller may want that check alone.
  */
 export const readColumns = (chunk: IpcChunk): { readonly rows: number; readonly columns: readonly ColumnData[] }[] =>
@@ -230,26 +230,26 @@ export const readColumns = (chunk: IpcChunk): { readonly rows: number; readonly 
     return { rows: batch.rows, columns: readBatch(batch, chunk.schema.fields) };
   });
 
-/** The columns of a batch without dictionaries, as `readColumns`. */
+/** Reads the columns of a batch without dictionaries, as `readColumns` does. */
 export function readBatch(batch: BatchBuffers, fields: readonly Field[], views = noViews): readonly ColumnData[] {
   const cursor = new BatchCursor(batch, views);
   return fields.map((field) => readColumn(cursor, field));
 }
 
-/** The values of a dictionary-encoded column, in as many parts as the file has of its dictionary. */
+/** Reads the values of a dictionary-encoded column, in as many parts as the file has of its dictionary. */
 export const readDictionary = (file: IpcFile, dictionaries: readonly Block[], field: Field): readonly ColumnData[] =>
   dictionaries
     .map((block) => openDictionary(file, block))
     .filter(({ id }) => id === field.dictionary?.id)
     .flatMap(({ values }) => readBatch(values, [valuesField(field)]));
 
-/** One column, perhaps inside structs, and the bits of those structs and its own; none where nothing is NULL. */
+/** A column, perhaps inside structs, comes with the bits of those structs and its own, of which there are none where nothing is NULL. */
 export interface NestedColumn {
   readonly data: ColumnData;
   readonly validities: readonly Uint8Array[];
 }
 
-/** The field inside of the structs `around`, the first of which is one of `fields`. No other column is decompressed. */
+/** Reads the field inside of the structs `around`, the first of which is one of `fields`. No other column is decompressed. */
 export function readNestedColumn(
   batch: BatchBuffers,
   fields: readonly Field[],
@@ -271,7 +271,7 @@ export function readNestedColumn(
   return { data, validities: [...validities, data.validity].filter((bits) => bits !== undefined) };
 }
 
-/** IEEE 754, binary16, which JavaScript reads only in later releases of Node than the oldest that runs this. */
+/** JavaScript reads a binary16 (IEEE 754) only in later releases of Node than the oldest that runs this. */
 export function halfFloat(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
@@ -281,7 +281,7 @@ export function halfFloat(bits: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-/** A decimal without its point, with it: such as `-0.05`. */
+/** Puts the point into a decimal: `-0.05`. */
 export function decimalText(unscaled: bigint, scale: number): string {
   if (scale <= 0) return String(unscaled * 10n ** BigInt(-scale));
   const digits = String(unscaled < 0n ? -unscaled : unscaled).padStart(scale + 1, '0');

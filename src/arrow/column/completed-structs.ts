@@ -1,5 +1,5 @@
 /**
- * Structs of a source, of which some fields were not sent, completed by the structs that a table holds. A struct is NULL where both
+ * The structs that a table holds complete those of a source, of which some fields were not sent. A struct is NULL where both
  * are; where only one of them is, its fields count as NULL.
  */
 
@@ -13,15 +13,15 @@ import { allRows, BatchPlan, rowsInOrder } from './batch-plan.ts';
 import { bitAt, type ColumnData, readColumns, setBit } from './column-data.ts';
 
 export interface StoredStructs {
-  /** One batch, with the structs as columns of their names; undefined where the table has none of the rows. */
+  /** They are one batch, with the structs as columns of their names; undefined where the table has none of the rows. */
   readonly rows: IpcChunk | undefined;
   /** Each row of the source has that of `rows`, or -1 where the table has none. */
   readonly rowOf: Int32Array;
 }
 
 /**
- * The chunk with the `absent` fields taken from `stored`. Throws `TableSchemaValidationError` where a field that allows no NULL would
- * become NULL.
+ * Completes the chunk with the `absent` fields, taken from `stored`. Throws `TableSchemaValidationError` where a field that allows no NULL
+ * would become NULL.
  */
 export function completeStructs(chunk: IpcChunk, absent: readonly AbsentField[], stored: StoredStructs): IpcChunk {
   const { rows: storedRows } = stored;
@@ -59,7 +59,7 @@ function takeRows(stored: IpcChunk, rowOf: Int32Array): ReadonlyMap<string, Colu
   );
 }
 
-/** A bit for each row; undefined where all are one. */
+/** Each row has a bit; undefined where all are one. */
 type Bits = Uint8Array | undefined;
 
 /** It says which rows have a struct in the source, and which in the table. */
@@ -72,7 +72,7 @@ interface Places {
 
 class Completion {
   readonly #absent: ReadonlySet<string>;
-  /** The structs around them. */
+  /** These are the structs around them. */
   readonly #around: ReadonlySet<string>;
 
   constructor(absent: readonly AbsentField[]) {
@@ -126,7 +126,7 @@ const both = (a: Bits, b: Bits, length: number): Bits =>
 const either = (a: Bits, b: Bits, length: number): Bits =>
   a === undefined || b === undefined ? undefined : bitsWhere(length, (row) => bitAt(a, row) || bitAt(b, row));
 
-/** The values of a field that allows no NULL. `needed` are the rows whose struct is there; what the others hold counts for nothing. */
+/** Requires values of a field that allows no NULL. `needed` are the rows whose struct is there; what the others hold counts for nothing. */
 function withoutNull(data: ColumnData, needed: Bits, path: readonly string[]): ColumnData {
   for (let row = 0; row < data.length; row++) {
     if (isOne(needed, row) && !isOne(data.validity, row)) {

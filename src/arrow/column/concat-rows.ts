@@ -1,5 +1,5 @@
 /**
- * Rows of several sources as one source, so that many small merges can share one commit. The sources come from
+ * It makes rows of several sources one source, so that many small merges can share one commit. The sources come from
  * different clients: a fault of one must not fail the others, so values are checked on the way, and an error has the part at
  * fault.
  */
@@ -16,7 +16,7 @@ import { type ColumnData, readColumns } from './column-data.ts';
 
 export interface RowsOf {
   readonly chunk: IpcChunk;
-  /** One byte for each row of the chunk, over all its batches: 1 to take it, 0 to leave it out. Undefined takes all. */
+  /** It has a byte for each row of the chunk, over all its batches: 1 to take it, 0 to leave it out. Undefined takes all. */
   readonly keep: Uint8Array | undefined;
 }
 
@@ -32,7 +32,7 @@ export class FaultyPart extends LancegateError {
 
 /** Offsets of 32 bits are signed. */
 const maxValues = 0x7fff_ffff;
-/** Whether values of the type may take no bit at all; `checkBatch` limits how many of them a batch has. */
+/** Says whether values of the type may take no bit at all; `checkBatch` limits how many of them a batch has. */
 const needsNoBit = ({ type, children }: Field): boolean =>
   type.kind === 'null' || (type.kind === 'struct' && children.length === 0) || children.some(needsNoBit);
 
@@ -57,7 +57,7 @@ const sameColumns = (first: readonly Field[], others: readonly Field[]): boolean
   first.length === others.length && paired(first, others).every((pair) => sameColumn(...pair));
 
 /**
- * Whether `concatRows` may be given these chunks: the same columns in the same order, none dictionary-encoded, no field
+ * Says whether `concatRows` may be given these chunks: the same columns in the same order, none dictionary-encoded, no field
  * nullable that is not in the first chunk's schema, and together small enough for one batch (any that decode to less than
  * 128 MiB are, if no type is Null). The order of the chunks matters only to nullability.
  */
@@ -71,7 +71,7 @@ export function canConcat(chunks: readonly IpcChunk[]): boolean {
   );
 }
 
-/** One batch of a part, and which of its rows to take. */
+/** It has one batch of a part, and says which of its rows to take. */
 interface Share {
   readonly columns: readonly ColumnData[];
   readonly runs: RowRuns;
@@ -92,7 +92,7 @@ function sharesOf({ chunk, keep }: RowsOf, part: number): Share[] {
 }
 
 /**
- * The kept rows of the first part, then of the second, and so on, in one uncompressed batch under the schema of the first
+ * Joins the kept rows of the first part, then of the second, and so on, in one uncompressed batch under the schema of the first
  * part. For parts whose chunks `canConcat` allows, and of which none was released; the result does not need them any more,
  * and its own `release` does nothing. Throws `FaultyPart` for the first part with invalid buffers, in rows left out too.
  */
@@ -124,7 +124,7 @@ const manyBatches = 64;
 const mostUnjoinedBatches = 1024;
 
 /**
- * The chunk with its rows in one batch if it has many batches. Throws on invalid buffers, and `InvalidInput` for too many
+ * Puts the rows of a chunk that has many batches into one. Throws on invalid buffers, and `InvalidInput` for too many
  * batches that cannot be joined, such as those with dictionary-encoded columns.
  */
 export function joinBatches(chunk: IpcChunk): IpcChunk {

@@ -22,11 +22,13 @@ import { type ColumnData, hasUnexpectedNull, readColumns } from './column-data.t
 export const isEncoded = ({ dictionary, children }: Field): boolean =>
   dictionary !== undefined || children.some(isEncoded);
 
-/** For NULLs inside structs and lists. A list can have more items than rows, and the body's reservation does not cover them. */
+/**
+ * NULLs inside structs and lists may take so much. A list can have more items than rows, and the body's reservation does not cover them.
+ */
 const mostInnerBytes = 64 * 2 ** 20;
 
 /**
- * The chunk with its columns laid out as those of the table, which its schema fits (`checkColumnsFit`): the same chunk if none needs
+ * Lays out the columns of the chunk as those of the table, which its schema fits (`checkColumnsFit`): answers the same chunk if none needs
  * to be rewritten, else a new one, uncompressed. The reservation of the old one covers both. Throws `InvalidInput` on invalid
  * buffers, and `TableSchemaValidationError` for NULL where the table allows none, and for a field that the source does not send and that
  * is dictionary-encoded: its dictionary is not in the source.
@@ -111,7 +113,6 @@ export function nulls(field: Field, length: number, hasNulls = true): ColumnData
   };
 }
 
-/** The message of the fitted schema. */
 function fittedMessage(
   sourceFile: IpcFile,
   fields: readonly Field[],
@@ -134,7 +135,7 @@ function fittedMessage(
   return finishMessage(builder, 'schema', builder.endObject(), 0);
 }
 
-/** Field numbers of `Message`, `Schema` and `Field`. */
+/** They are the numbers of fields of `Message`, `Schema` and `Field`. */
 const header = 2;
 const fieldsOfSchema = 1;
 const nameOfField = 0;
@@ -148,7 +149,7 @@ const metadataOfField = 6;
 const named = (tables: Iterable<FlatTable>): ReadonlyMap<string, FlatTable> =>
   new Map([...tables].map((table) => [table.text(nameOfField) ?? '', table]));
 
-/** A schema message that was copied into `builder`, so that its parts can be pointed at. */
+/** A schema message is copied into `builder`, so that its parts can be pointed at. */
 class CopiedSchema {
   readonly fields: ReadonlyMap<string, FlatTable>;
   readonly #copy: number;
@@ -163,7 +164,7 @@ class CopiedSchema {
     return this.#copy - at;
   }
 
-  /** Where the copy has a text or a vector, which begins with its length; 0 where there is none. */
+  /** Says where the copy has a text or a vector, which begins with its length; 0 where there is none. */
   vectorAt(table: FlatTable, field: number): number {
     const { at } = table.vector(field, 1);
     return at === 0 ? 0 : this.#copy - (at - Uint32Array.BYTES_PER_ELEMENT);
@@ -216,7 +217,7 @@ class FieldWriter {
 }
 
 /**
- * The memory that one row takes in the columns of the table that the source does not send, and in fields of structs, rounded up. It can
+ * Counts the memory that one row takes in the columns of the table that the source does not send, and in fields of structs. It can
  * be more than all that the source sends: a fixed-size value takes its full size when it is NULL, so if the table has a vector of a
  * million floats, a key of four bytes makes four megabytes of NULL.
  */

@@ -29,7 +29,7 @@ function readFlags(flags: number): FrameFlags {
     independentBlocks: (flags & 0x20) !== 0,
     blockChecksums: (flags & 0x10) !== 0,
     contentChecksum: (flags & 0x04) !== 0,
-    // Magic, flags, block size and header checksum; the content size is optional.
+    // They are magic, flags, block size and header checksum; the content size is optional.
     headerBytes: 7 + ((flags & 0x08) !== 0 ? 8 : 0),
   };
 }
@@ -72,7 +72,7 @@ class FrameDecoder {
     if (flags.contentChecksum) this.#skip(checksumBytes);
   }
 
-  /** False at the end mark. */
+  /** Answers false at the end mark. */
   #block(flags: FrameFlags, frameStart: number): boolean {
     this.#need(4);
     const word = this.#view.getUint32(this.#in, true);
@@ -151,6 +151,6 @@ class FrameDecoder {
 export const decodeLz4Frame = (input: Uint8Array, size: number): Uint8Array =>
   new FrameDecoder(input, size).decode(false);
 
-/** A block without a frame, as Parquet has them. */
+/** Parquet has blocks without a frame. */
 export const decodeLz4Block = (input: Uint8Array, size: number): Uint8Array =>
   new FrameDecoder(input, size).decode(true);

@@ -1,5 +1,5 @@
 /**
- * Arrow IPC *files*: the magic, messages as in a stream, and a footer that lists where they are. They are made byte for byte of
+ * An Arrow IPC *file* has the magic, messages as in a stream, and a footer that lists where they are. They are made byte for byte of
  * the messages of streams: no batch is decoded, so compressed and dictionary batches pass through untouched.
  */
 import { Builder } from 'flatbuffers';
@@ -9,12 +9,12 @@ import { addCopy, exactLength, FlatTable, magic, magicAtEnd, metadataV5, prefixB
 
 declare const ipcFile: unique symbol;
 /**
- * One complete Arrow IPC file in one buffer, structurally checked: the only form in which bytes may reach the engine
+ * It is one complete Arrow IPC file in one buffer, structurally checked: the only form in which bytes may reach the engine
  * (docs/engine-facts.md, "Crashes and lies"). Only `arrow/` makes them.
  */
 export type IpcFile = Buffer & { readonly [ipcFile]: true };
 
-/** A file that this service or the engine has made, or that was checked by another process of this service. */
+/** This service or the engine has made the file, or another process of this service has checked it. */
 export const ownFile = (bytes: Buffer): IpcFile => bytes as Buffer as IpcFile;
 
 /** One message lies there in a file, in bytes from its start. */
@@ -24,7 +24,7 @@ export interface Block {
   readonly bodyLength: number;
 }
 
-/** The messages that a file lists. */
+/** A file lists these messages. */
 export interface Blocks {
   readonly dictionaries: readonly Block[];
   readonly batches: readonly Block[];
@@ -32,7 +32,7 @@ export interface Blocks {
 
 /** Ends a stream, and the messages of a file. */
 export const endMarker = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
-/** The table `Block` of a footer. */
+/** The table `Block` of a footer takes so many. */
 const bytesOfBlock = 24;
 
 export const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -63,7 +63,7 @@ export function readFooter(file: Uint8Array, alignment?: 4 | 8): Blocks & { read
 }
 
 /**
- * What follows the messages: end marker, footer, its length, and the magic. `schemaMetadata` is the schema message without its
+ * Makes what follows the messages: end marker, footer, its length, and the magic. `schemaMetadata` is the schema message without its
  * prefix. The footer must hold the schema once more; it points into a copy of that message, so every type and all metadata
  * survive, also what this service does not know.
  */
@@ -99,7 +99,7 @@ function addBlocks(builder: Builder, blocks: readonly Block[]): number {
 }
 
 export interface MessageToWrite {
-  /** The metadata with its prefix. */
+  /** It is the metadata with the prefix. */
   readonly head: Buffer;
   readonly bodyLength: number;
   /** Writes the body, into zeros that begin at a multiple of eight. */
@@ -167,7 +167,7 @@ function looksLegacy(head: Buffer): boolean {
 }
 
 /**
- * What a body that is not an Arrow IPC stream looks like, for its refusal. `head` is the first eight bytes, or fewer if there
+ * Says what a body that is not an Arrow IPC stream looks like, for its refusal. `head` is the first eight bytes, or fewer if there
  * are no more.
  */
 export function describeForeignFormat(head: Buffer): string {

@@ -1,5 +1,5 @@
 /**
- * The messages of the Arrow IPC stream format. Their metadata are flatbuffers that a client wrote. Every offset is checked
+ * It reads the messages of the Arrow IPC stream format. Their metadata are flatbuffers that a client wrote. Every offset is checked
  * before it is followed, so a wrong one ends in `InvalidInput` and never in a read outside the bytes. The rules are those of
  * the verifier in the engine's Arrow library or stricter: what passes here must not surprise it.
  */
@@ -26,12 +26,12 @@ function follow(bytes: Buffer, at: number, what: string): number {
   return target;
 }
 
-/** A table inside `bytes`. Field numbers are those of Arrow's Schema.fbs, Message.fbs and File.fbs. */
+/** A table lies inside `bytes`. Field numbers are those of Arrow's Schema.fbs, Message.fbs and File.fbs. */
 export class FlatTable {
   readonly bytes: Buffer;
   /** The table itself lies there: a copy of `bytes` elsewhere needs it to point at it. */
   readonly at: number;
-  /** Of the elements of vectors; the engine wants that of their widths, and some writers of files align by four. */
+  /** Elements of vectors are aligned by it; the engine wants their widths, and some writers of files align by four. */
   readonly #alignment: 4 | 8;
   readonly #size: number;
   readonly #vtable: number;
@@ -86,7 +86,7 @@ export class FlatTable {
     return at === undefined ? 0n : this.bytes.readBigInt64LE(at);
   }
 
-  /** A length or a count: an int64 that is not negative and exact as a number. */
+  /** Reads a length or a count: an int64 that is not negative and exact as a number. */
   length(field: number, what: string): number {
     return exactLength(this.int64(field), what);
   }
@@ -146,9 +146,9 @@ export function exactLength(value: bigint, what: string): number {
   return length;
 }
 
-/** The last bytes of a file. */
+/** A file ends with it. */
 export const magicAtEnd = Buffer.from('ARROW1');
-/** The first bytes of a file, in front of its messages: the same, padded. */
+/** A file begins with the same, padded, in front of its messages. */
 export const magic = Buffer.concat([magicAtEnd], 8);
 /** This word is in front of every message since Arrow 0.15, then comes the length of the metadata. */
 export const continuation = -1;
@@ -191,7 +191,7 @@ export function addCopy(builder: Builder, bytes: Buffer): number {
   return builder.createByteVector(bytes) - Uint32Array.BYTES_PER_ELEMENT;
 }
 
-/** A message with its prefix, a multiple of eight bytes, around the table of its header. */
+/** Puts a message with its prefix, a multiple of eight bytes, around the table of its header. */
 export function finishMessage(builder: Builder, kind: MessageKind, header: number, bodyLength: number): Buffer {
   builder.startObject(4);
   builder.addFieldInt64(3, BigInt(bodyLength), 0n);

@@ -2,8 +2,8 @@ import { Builder } from 'flatbuffers';
 import { addCopy, type FlatTable, finishMessage } from '../format/message.ts';
 
 /**
- * The message of a schema of fields that other schemas have, with the metadata of `schema` where that is given. The bytes of the fields
- * are copied, so no type or metadata is lost that this code does not know.
+ * Makes the message of a schema of fields that other schemas have, with the metadata of `schema` where that is given. The bytes of the
+ * fields are copied, so no type or metadata is lost that this code does not know.
  */
 export function schemaOfFields(fields: readonly FlatTable[], schema?: FlatTable): Buffer {
   const builder = new Builder();

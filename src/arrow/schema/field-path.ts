@@ -1,11 +1,11 @@
 /**
- * Field paths as clients write them in `on` and in filters: segments joined by dots; a segment that holds a dot or a
+ * Clients write field paths in `on` and in filters so: segments joined by dots; a segment that holds a dot or a
  * backtick stands in backticks, with its own backticks doubled. The grammar is Lance's (`parse_field_path`).
  */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import type { Field, Schema } from './schema.ts';
 
-/** Segments from the top-level column inwards; at least one, none empty. */
+/** The segments go from the top-level column inwards. There is one at least, and none is empty. */
 export interface FieldPath {
   readonly segments: readonly string[];
 }
@@ -17,7 +17,7 @@ export const shownCharacters = 80;
 const mostSegments = 128;
 const mostCharacters = 64 * 1024;
 
-/** A path, and the parameter that it is from. */
+/** The path is from a parameter. */
 interface WrittenPath {
   readonly text: string;
   readonly parameter: string;
@@ -30,7 +30,7 @@ const malformed = ({ text, parameter }: WrittenPath, why: string) => {
 
 interface Segment {
   readonly name: string;
-  /** Index of the character after the segment: a dot, or the end. */
+  /** The character after the segment is there: a dot, or the end. */
   readonly end: number;
 }
 
@@ -79,7 +79,7 @@ const needsQuotes = (segment: string): boolean => segment.includes('.') || segme
 
 export const quoteSegment = (segment: string): string => `\`${segment.replaceAll('`', '``')}\``;
 
-/** The canonical text, for display: `parseFieldPath` reads it back. */
+/** Makes the canonical text, for display: `parseFieldPath` reads it back. */
 export const formatFieldPath = (path: FieldPath): string =>
   path.segments.map((segment) => (needsQuotes(segment) ? quoteSegment(segment) : segment)).join('.');
 
@@ -90,7 +90,7 @@ export const refuseColumn = (segments: readonly string[], why: string): Lancegat
 export const sameFieldPath = (a: FieldPath, b: FieldPath): boolean =>
   a.segments.length === b.segments.length && a.segments.every((segment, i) => segment === b.segments[i]);
 
-/** The fields from the top-level column to the named one, or undefined. Exact and case-sensitive; enters structs only. */
+/** Finds the fields from the top-level column to the named one. It is case-sensitive, and enters structs only. */
 export function resolveFieldChain(schema: Schema, path: FieldPath): readonly Field[] | undefined {
   const chain: Field[] = [];
   let siblings = schema.fields;

@@ -1,5 +1,5 @@
 /**
- * A source's columns in the layout of the table's. The fields of a struct are taken by name, in any order, also inside lists;
+ * It lays out a source's columns as the table's are. The fields of a struct are taken by name, in any order, also inside lists;
  * those that the source does not send are absent. Fields of Arrow's type Null get the table's type. `schema-rules.ts` says what is
  * refused besides, and `column/fitted-rows.ts` fits the rows.
  */
@@ -15,9 +15,9 @@ export const childNamed = ({ children }: Field, name: string): Field | undefined
   children.find((child) => child.name === name);
 
 /**
- * Whether a field of a source is laid out otherwise than the table's: its values have to be written again. `isPart`: the source leaves
- * out columns. Then the fields in it must be declared as the table's, NULL or not: where they are not, the engine (Lance 12) merges in another
- * way, which silently loses rows whose key is NULL, refuses to delete and misreads filters.
+ * Says whether a field of a source is laid out otherwise than the table's: its values have to be written again. `isPart`: the source leaves
+ * out columns. Then the fields in it must be declared as the table's, NULL or not: where they are not, the engine (Lance 12) merges in
+ * another way, which silently loses rows whose key is NULL, refuses to delete and misreads filters.
  */
 function differs(field: Field, target: Field, isPart: boolean): boolean {
   if (isNull(field)) return !isNull(target);
@@ -31,7 +31,7 @@ function differs(field: Field, target: Field, isPart: boolean): boolean {
   });
 }
 
-/** Whether the rows of a source go into the table as they are. NULL in columns that it does not send is the engine's to add. */
+/** Says whether the rows of a source go into the table as they are. NULL in columns that it does not send is the engine's to add. */
 export const isFitted = (source: Schema, table: Schema): boolean =>
   source.fields.every((field) => !differs(field, targetOf(field, table) ?? field, isPartOf(source, table)));
 
@@ -40,7 +40,7 @@ const isPartOf = (source: Schema, table: Schema): boolean => source.fields.lengt
 export const targetOf = ({ name }: Field, table: Schema): Field | undefined =>
   table.fields.find((field) => field.name === name);
 
-/** The schema that `fitRows` gives the rows of a source. `TableSchemaValidationError` names a field that cannot be fitted. */
+/** Makes the schema that `fitRows` gives the rows of a source. `TableSchemaValidationError` names a field that cannot be fitted. */
 export function fittedSchema(source: Schema, table: Schema): Schema {
   const fields = source.fields.map((field) => {
     const target = targetOf(field, table);
@@ -92,7 +92,7 @@ export interface AbsentField {
   readonly path: FieldPath;
 }
 
-/** The outermost fields of the table's structs that the source does not send, of the columns that it sends. */
+/** Finds the outermost fields of the table's structs that the source does not send, of the columns that it sends. */
 export const absentFields = (source: Schema, table: Schema): readonly AbsentField[] =>
   absentOf(source.fields, table.fields, []);
 

@@ -1,5 +1,5 @@
 /**
- * Arrow schemas from their flatbuffers. It knows every type that `schema.ts` can say; the others (unions, views,
+ * It reads Arrow schemas from their flatbuffers. It knows every type that `schema.ts` can say; the others (unions, views,
  * run-end encoding) are refused by name. Whether the engine can *store* a type is asked in `schema-rules.ts`.
  * Throws `InvalidInput` on malformed bytes and `TableSchemaValidationError` on what no schema should hold.
  */
@@ -18,7 +18,7 @@ const maxDepth = 32;
 /** A table may have so many, those in others included. */
 export const mostFields = 10_000;
 const maxTextBytes = 16 << 20;
-/** A guess at what one metadata entry costs in addition to its texts. */
+/** One metadata entry costs about so much in addition to its texts. */
 const entryOverheadBytes = 64;
 const maxFixedWidthBytes = 1 << 24;
 const maxListSize = 1 << 20;
@@ -178,7 +178,7 @@ function readField(table: FlatTable, parent: readonly string[], size: SchemaSize
   return { name, nullable, type, dictionary, children, metadata: readMetadata(table, 6, size) };
 }
 
-/** The `Schema` table of a message or of a file's footer. */
+/** Reads the `Schema` table of a message or of a file's footer. */
 export function readSchemaTable(table: FlatTable): Schema {
   if (table.int16(0) !== 0) throw invalidInput('the data is big-endian; little-endian is wanted');
   const size: SchemaSize = { fields: 0, textBytes: 0 };
@@ -187,12 +187,12 @@ export function readSchemaTable(table: FlatTable): Schema {
 }
 
 /**
- * The schema of an IPC file, such as the empty one in which the engine hands out a table's schema. No rule about names
+ * Reads the schema of an IPC file, such as the empty one in which the engine hands out a table's schema. No rule about names
  * is applied: the table exists.
  */
 export const readSchemaOfIpcFile = (file: Uint8Array): Schema => readSchemaTable(readFooter(file).schema);
 
-/** The whole schema message of a file with its prefix, as a view. */
+/** Gives the whole schema message of a file with its prefix, as a view. */
 export function schemaMessage(file: IpcFile): Buffer {
   let start = magic.length;
   // The engine pads the magic to 64 bytes.

@@ -1,4 +1,4 @@
-/** Which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
+/** It decides which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
@@ -7,7 +7,7 @@ import { absentFields, fittedSchema, isNull, targetOf } from './fitted-schema.ts
 import { columnLayout, type Field, type Schema, typeName } from './schema.ts';
 import { isKnownZone } from './time-zones.ts';
 
-/** Columns that this service may add to what it hands the engine. */
+/** This service may add columns of such names to what it hands the engine. */
 const reservedPrefix = '__lancegate_';
 
 /**
@@ -46,7 +46,7 @@ function checkSiblings(fields: readonly Field[], parent: readonly string[], mayB
   }
 }
 
-/** The names of a client's schema: none empty, no two siblings alike, none reserved. */
+/** Requires that no name of a client's schema is empty or reserved, and no two siblings are alike. */
 export function checkNames(schema: Schema): void {
   const reserved = schema.fields.find(({ name }) => name.startsWith(reservedPrefix));
   if (reserved !== undefined)
@@ -86,7 +86,7 @@ function unstorableMetadata(field: Field): string | undefined {
 
 const extensionName = 'ARROW:extension:name';
 
-/** What Lance makes of JSON. The engine stores whatever bytes are sent for it, and reads none back that are not its own. */
+/** Lance makes it of JSON. The engine stores whatever bytes are sent for it, and reads none back that are not its own. */
 const holdsJson = ({ metadata, children }: Field): boolean =>
   metadata.get(extensionName) === 'lance.json' || children.some(holdsJson);
 
@@ -134,8 +134,8 @@ export function checkStorable(schema: Schema): void {
 }
 
 /**
- * Of columns that another program has written: as `checkStorable`, but for what only the service itself could not write. Programs of
- * Lance do, and such a table can be read.
+ * Checks columns that another program has written as `checkStorable` does, but for what only the service itself could not write. Programs
+ * of Lance do, and such a table can be read.
  */
 export function checkWrittenColumns(fields: readonly Field[]): void {
   checkNames({ fields, metadata: new Map() });
@@ -174,7 +174,7 @@ function requireValues({ fields }: Schema): void {
 }
 
 /**
- * Whether the engine takes `a` where the table has `b`. Nullability, metadata and dictionary ids do not matter; the
+ * Says whether the engine takes `a` where the table has `b`. Nullability, metadata and dictionary ids do not matter; the
  * names of a struct's fields, their order, and the names of a list's elements do.
  */
 export function sameType(a: Field, b: Field): boolean {
@@ -187,7 +187,7 @@ export function sameType(a: Field, b: Field): boolean {
   );
 }
 
-/** Names, order, types, nullability and metadata. The message shows nothing of the table, which its reader may not see. */
+/** Compares names, order, types, nullability and metadata. The message shows nothing of the table, which its reader may not see. */
 export function requireSameSchema(source: Schema, table: Schema): void {
   const isSame = isDeepStrictEqual(source.metadata, table.metadata) && sameFields(source.fields, table.fields);
   if (!isSame) throw refuse('the table is there with another schema, and exist_ok leaves it as it is');
@@ -226,7 +226,7 @@ export function checkColumnsFit(source: Schema, table: Schema): void {
   }
 }
 
-/** As `checkColumnsFit`, for rows that may become new ones: they must have each field in which the table allows no NULL. */
+/** Checks as `checkColumnsFit` does, for rows that may become new ones: they must have each field in which the table allows no NULL. */
 export function checkSourceFits(source: Schema, table: Schema): void {
   checkColumnsFit(source, table);
   const sent = new Set(source.fields.map(({ name }) => name));

@@ -1,5 +1,5 @@
 /**
- * An Arrow schema as plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
+ * An Arrow schema is plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
  * reads it, `schema-rules.ts` compares it, and `operations/tables/lance-schema-json.ts` shows it to LanceDB clients.
  */
 import { invalidInput } from '../../kernel/errors.ts';
@@ -7,7 +7,7 @@ import type { Blocks, IpcFile } from '../format/ipc-file.ts';
 
 export type TimeUnit = 's' | 'ms' | 'us' | 'ns';
 
-/** What a type says besides its kind. */
+/** A type says this besides its kind. */
 interface TypeDetails {
   readonly null: Plain;
   readonly bool: Plain;
@@ -47,7 +47,7 @@ export interface Field {
   readonly name: string;
   readonly nullable: boolean;
   readonly type: DataType;
-  /** Present where the column travels as indices; `type` is then the type of the values. */
+  /** It is there where the column travels as indices; `type` is then the type of the values. */
   readonly dictionary: Dictionary | undefined;
   readonly children: readonly Field[];
   readonly metadata: ReadonlyMap<string, string>;
@@ -58,15 +58,15 @@ export interface Schema {
   readonly metadata: ReadonlyMap<string, string>;
 }
 
-/** Which buffers a column has, in their order: the bitmap of its NULLs, its offsets, its values. Then come its children. */
+/** A column has these buffers, in this order: the bitmap of its NULLs, its offsets, its values. Then come its children. */
 interface ColumnLayout {
   /** Only a column of type null has none, nor any other buffer. */
   readonly hasBitmap: boolean;
-  /** The width of one offset. Values of one width have no offsets: 0. */
+  /** One offset is so wide. Values of one width have none: 0. */
   readonly offsetBytes: 0 | 4 | 8;
-  /** The width of one value, or 0 if the offsets say where each ends; undefined if the column has no buffer of values. */
+  /** One value is so wide, or 0 if the offsets say where each ends; undefined if the column has no buffer of values. */
   readonly valueBits: number | undefined;
-  /** How many values of each child belong to one value of the column; undefined if the offsets say. */
+  /** So many values of each child belong to one value of the column; undefined if the offsets say. */
   readonly childValues: number | undefined;
 }
 
@@ -155,13 +155,13 @@ function zoneName(timezone: string | undefined): string {
 
 const factsOf = <Of extends TypeKind>(type: DataTypeOf<Of>): KindFacts<DataTypeOf<Of>> => kinds[type.kind];
 
-/** Such as `int64`, `timestamp(us, UTC)`, `list<utf8>`, `dictionary<int8, utf8>`. */
+/** Shows a type: `int64`, `timestamp(us, UTC)`, `list<utf8>`, `dictionary<int8, utf8>`. */
 export function typeName({ type, children, dictionary }: Field): string {
   const name = factsOf(type).name?.(type, children) ?? type.kind;
   return dictionary === undefined ? name : `dictionary<${intName(dictionary.index)}, ${name}>`;
 }
 
-/** The type as `arrow_cast` spells it; undefined where a literal in SQL is of the type already. */
+/** Spells a type as `arrow_cast` does; undefined where a literal in SQL is of the type already. */
 export const castName = (type: DataType): string | undefined => factsOf(type).cast?.(type);
 
 /** A dictionary-encoded column lies in its batches as its indices. */
@@ -174,11 +174,11 @@ export const elementOf = <Part>({ children }: { readonly children: readonly Part
 /** The values of a dictionary-encoded column are a column of their own, in which there may be NULL. */
 export const valuesField = (field: Field): Field => ({ ...field, dictionary: undefined, nullable: true });
 
-/** The fields of a column's children. Those of a dictionary-encoded column are its dictionary's. */
+/** The children of a dictionary-encoded column are its dictionary's. */
 export const childrenOf = ({ dictionary, children }: Field): readonly Field[] =>
   dictionary === undefined ? children : [];
 
-/** What a row takes at least, by its types; a value without a fixed width counts as a short one. */
+/** Counts what a row takes at least, by its types; a value without a fixed width counts as a short one. */
 export const leastRowBytes = ({ fields }: Pick<Schema, 'fields'>): number =>
   fields.reduce((sum, field) => sum + leastBytes(field), 0);
 
@@ -188,15 +188,14 @@ function leastBytes(field: Field): number {
   return own + (childValues ?? 1) * leastRowBytes({ fields: childrenOf(field) });
 }
 
-/** The bytes of so many bits. */
 export const bytesOfBits = (bits: number): number => Math.ceil(bits / 8);
 
-/** A part of a source, or all of it: a file the engine takes, and what is known of it without decoding. */
+/** It is a part of a source, or all of it: a file the engine takes, and what is known of it without decoding. */
 export interface IpcChunk extends Blocks {
   readonly file: IpcFile;
   readonly schema: Schema;
   readonly rows: number;
-  /** Bytes of all buffers after decompression, and of the NULLs in columns that the source leaves out. */
+  /** They are those of all buffers after decompression, and of the NULLs in columns that the source leaves out. */
   readonly decodedBytes: number;
   /** Gives the memory of `file` to the next body. Nothing of the chunk may be used afterwards, nor keys read from it. */
   release(): void;

@@ -1,5 +1,5 @@
 /**
- * The time zones that the engine knows, by the spellings that it takes. It stores a timestamp of any other, and then computes nothing with it.
+ * The engine knows these time zones, by these spellings. It stores a timestamp of any other, and then computes nothing with it.
  */
 
 /** Behind a word that ends with a slash come the names within. */

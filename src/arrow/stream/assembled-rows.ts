@@ -1,4 +1,4 @@
-/** Rows whose columns come from several batches: some from what a client sent, others from what is stored. */
+/** It assembles rows whose columns come from several batches: some from what a client sent, others from what is stored. */
 
 import { BatchPlan, type RowPlaces, type RowRuns } from '../column/batch-plan.ts';
 import { type ColumnData, countZeros } from '../column/column-data.ts';
@@ -9,7 +9,7 @@ import { schemaMessage } from '../schema/read-schema.ts';
 import type { Field, IpcChunk, Schema } from '../schema/schema.ts';
 import type { Encoding } from './encoded-columns.ts';
 
-/** A column of the result: its values in each batch, and where the rows are. Rows that are nowhere have NULL. */
+/** A column of the result has values in each batch, and the rows have places there. Rows that are nowhere have NULL. */
 export interface ColumnOrigin {
   readonly batches: readonly ColumnData[];
   readonly places: RowPlaces;
@@ -17,12 +17,12 @@ export interface ColumnOrigin {
 
 interface AssembledTable {
   readonly schema: Schema;
-  /** A file with this schema. */
+  /** The file has this schema. */
   readonly file: IpcFile;
 }
 
 /**
- * So many rows with the columns of the table, in one batch. `TableSchemaValidationError` names a column that would have NULL where
+ * Makes so many rows with the columns of the table, in one batch. `TableSchemaValidationError` names a column that would have NULL where
  * the table has none. Throws `DictionaryFull`.
  */
 export function assembleRows(

@@ -1,5 +1,5 @@
 /**
- * Chunks out of the messages of a stream. The schema and the dictionaries that have arrived are repeated in front of every
+ * It makes chunks out of the messages of a stream. The schema and the dictionaries that have arrived are repeated in front of every
  * chunk, so each is complete by itself and may be handed to the engine while the next one is on its way.
  */
 import { invalidInput } from '../../kernel/errors.ts';
@@ -12,7 +12,7 @@ import { sameType } from '../schema/schema-rules.ts';
 import { requireRoom, UnifiedDictionary } from './unified-dictionary.ts';
 
 /**
- * Bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
+ * It holds bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
  * moved once more on average; a body of known length, and a chunk that follows another, start at the right size.
  */
 export class Arena {
@@ -78,24 +78,24 @@ export class Arena {
   }
 }
 
-/** What decompression takes in addition to the bytes that are there already; nothing for plain buffers. */
+/** Counts what decompression takes in addition to the bytes that are there already: nothing for plain buffers. */
 const extraBytes = (decodedBytes: number, sentBytes: number): number => Math.max(0, decodedBytes - sentBytes);
 
 export interface DictionaryBatch {
   readonly id: bigint;
-  /** The dictionary's values as a column of their own. */
+  /** The dictionary's values are a column of their own. */
   readonly values: Field;
-  /** The `RecordBatch` table of the values. */
+  /** It is the `RecordBatch` table of the values. */
   readonly header: FlatTable;
   readonly isDelta: boolean;
   /** It takes the place of this dictionary and of those before it; undefined where none is replaced. */
   readonly unified: UnifiedDictionary | undefined;
 }
 
-/** What every chunk of a stream begins with: its schema, and its dictionaries as they arrive. */
+/** Every chunk of a stream begins with it: with the schema, and the dictionaries as they arrive. */
 export class Preamble {
   readonly schema: Schema;
-  /** The schema message without its prefix. */
+  /** It is the schema message without its prefix. */
   readonly schemaMetadata: Buffer;
   readonly blocks: Block[] = [];
   bytes = 0;
@@ -106,7 +106,7 @@ export class Preamble {
   /** It has, by id, what has arrived of each, or stands for it. */
   readonly #arrived = new Map<bigint, BatchBuffers[]>();
   readonly #unified = new Map<bigint, UnifiedDictionary>();
-  /** What the dictionaries take decoded, beyond their bytes as sent. */
+  /** The dictionaries take so much decoded, beyond their bytes as sent. */
   #extraBytes = 0;
 
   /** `schemaMessage` is the whole message with its prefix; it is kept, so it must not be a view of an arena. */
@@ -120,7 +120,7 @@ export class Preamble {
 
   readonly hasDictionary = (id: bigint): boolean => this.#arrived.has(id);
 
-  /** Those that were replaced, by id. */
+  /** Gives those that were replaced, by id. */
   get unified(): ReadonlyMap<bigint, UnifiedDictionary> {
     return this.#unified;
   }
@@ -210,7 +210,7 @@ export class ChunkBuilder {
     return this.#batches.length;
   }
 
-  /** What the chunk holds beyond the repeated dictionaries: bytes as sent or decoded, whichever is more. */
+  /** Counts what the chunk holds beyond the repeated dictionaries: bytes as sent or decoded, whichever is more. */
   get weight(): number {
     return Math.max(this.#batchBytes, this.decodedBytes - this.preamble.decodedBytes);
   }
@@ -233,7 +233,7 @@ export class ChunkBuilder {
     this.#batchBytes += block.metaLength + block.bodyLength;
   }
 
-  /** Another message in place of the last one, which lies at the end of the arena. Answers where it is. */
+  /** Puts another message in place of the last one, which lies at the end of the arena. Answers where it is. */
   replaceLast({ offset }: Block, { head, bodyLength, fill }: MessageToWrite): Block {
     const body = Buffer.alloc(bodyLength);
     fill(body); // out of the message that goes

@@ -1,6 +1,6 @@
 /**
- * Dictionary-encoded columns of several files as columns of one: each file has dictionaries of its own, and the result has one for each
- * column, of the values that its rows have.
+ * It makes dictionary-encoded columns of several files columns of one: each file has dictionaries of its own, and the result has one for
+ * each column, of the values that its rows have.
  */
 
 import { invalidInput } from '../../kernel/errors.ts';
@@ -15,21 +15,21 @@ import { indexesOf, keyOfValue, readIndex, writeIndex } from './unified-dictiona
 /** The rows have more values than the type of the column's index can number. */
 export class DictionaryFull extends Error {}
 
-/** Whether the values of all dictionaries can be told apart by their bytes: none is nested, or of type Null. */
+/** Says whether the values of all dictionaries can be told apart by their bytes: none is nested, or of type Null. */
 export const canEncode = (fields: readonly Field[]): boolean =>
   fields.every((field) => {
     if (field.dictionary === undefined) return canEncode(field.children);
     return field.children.length === 0 && columnLayout({ ...field, dictionary: undefined }).hasBitmap;
   });
 
-/** A dictionary, and what was added to it. */
+/** A dictionary comes first, and then what was added to it. */
 type Values = readonly ColumnData[];
 
-/** What was read, and the dictionaries of its columns. */
+/** It remembers the dictionaries of the columns that were read. */
 export class EncodedColumns {
   readonly #values = new WeakMap<ColumnData, Values>();
 
-  /** The columns of a chunk of which `canEncode` holds, batch by batch. */
+  /** Reads the columns of a chunk of which `canEncode` holds, batch by batch. */
   read(chunk: IpcChunk): readonly { readonly rows: number; readonly columns: readonly ColumnData[] }[] {
     const batches = readColumns(chunk);
     if (chunk.dictionaries.length === 0) return batches;
@@ -70,7 +70,7 @@ export class Encoding {
     this.#read = read;
   }
 
-  /** The same rows of a dictionary-encoded column, with their indexes in the dictionary of the result. Throws `DictionaryFull`. */
+  /** Gives the same rows of a dictionary-encoded column, with their indexes in the dictionary of the result. Throws `DictionaryFull`. */
   readonly encode = (field: Field, dictionary: Dictionary, slices: Slices): Slices => {
     const made = this.#made.get(dictionary.id) ?? { values: valuesField(field), indexes: new Map(), places: [] };
     this.#made.set(dictionary.id, made);
@@ -91,7 +91,7 @@ export class Encoding {
     });
   };
 
-  /** The dictionaries of the columns that were encoded. */
+  /** Writes the dictionaries of the columns that were encoded. */
   messages(): readonly { readonly message: MessageToWrite; readonly bytes: number }[] {
     return [...this.#made].map(([id, { values, places }]) => {
       const slices = new RowPlaces(places).placed.flatMap(({ batch, runs }) =>
@@ -102,7 +102,7 @@ export class Encoding {
   }
 }
 
-/** The indexes of one dictionary in that of the result, which takes the values that are asked for. */
+/** It moves the indexes of one dictionary into that of the result, which takes the values that are asked for. */
 class Moved {
   readonly #made: NewDictionary;
   readonly #values: Values;

@@ -1,5 +1,5 @@
 /**
- * Many IPC files of one schema as one file, in parts as they come: the schema, the record batches byte for byte, and the footer
+ * It makes many IPC files of one schema one file, in parts as they come: the schema, the record batches byte for byte, and the footer
  * at the end. A footer may list dictionaries that lie behind the batches, so those of all files are joined there.
  *
  * The files are the engine's own and are believed. A reader of the whole holds no more than one of them, and the dictionaries.
@@ -14,7 +14,7 @@ import { JoinedDictionaries } from './joined-dictionaries.ts';
 export const rowsOfFile = (file: IpcFile): number =>
   readFooter(file).batches.reduce((rows, block) => rows + openBatch(file, block).rows, 0);
 
-/** The file at an address at which its buffers can be changed in place. */
+/** Moves a file to an address at which its buffers can be changed in place. */
 const aligned = (file: IpcFile): IpcFile =>
   file.byteOffset % 8 === 0 ? file : ownFile(Buffer.from(Uint8Array.from(file).buffer));
 
@@ -25,12 +25,11 @@ export class FileStream {
   #at = 0;
   #rows = 0;
 
-  /** The batches so far have so many. */
   get rows(): number {
     return this.#rows;
   }
 
-  /** The next bytes of the whole; they may be views of `file`. */
+  /** Gives the next bytes of the whole; they may be views of `file`. */
   *add(given: IpcFile): Generator<Buffer, void, void> {
     const file = aligned(given);
     const footer = readFooter(file);
@@ -53,7 +52,7 @@ export class FileStream {
     }
   }
 
-  /** The last bytes. At least one file was added. */
+  /** Gives the last bytes. At least one file was added. */
   *end(): Generator<Buffer, void, void> {
     if (this.#schema === undefined) throw new LancegateError('Internal', 'a file needs a schema');
     const dictionaries: Block[] = [];

@@ -10,7 +10,7 @@ import { canEncode, DictionaryFull, EncodedColumns } from './encoded-columns.ts'
 const bodyBytes = (blocks: readonly Block[]): number => blocks.reduce((sum, { bodyLength }) => sum + bodyLength, 0);
 
 /**
- * A file that the engine wrote, as a chunk, so that keys can be read from it. The footer and the batches are believed, and
+ * Makes a chunk of a file that the engine wrote, so that keys can be read from it. The footer and the batches are believed, and
  * `decodedBytes` supposes that nothing is compressed, as the engine's results never are. `release` does nothing.
  */
 export function chunkOfFile(file: IpcFile): IpcChunk {
@@ -28,7 +28,7 @@ export function chunkOfFile(file: IpcFile): IpcChunk {
 }
 
 /**
- * Several IPC files of one schema as one, for results that the engine hands out batch by batch and takes back only whole. The
+ * Makes several IPC files of one schema one, for results that the engine hands out batch by batch and takes back only whole. The
  * footers are believed. A file can hold each dictionary only once: throws `InvalidInput` where one cannot have all their values.
  */
 export function joinFiles(files: readonly IpcFile[]): IpcFile {

@@ -9,14 +9,14 @@ import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/messag
 import { formatFieldPath } from '../schema/field-path.ts';
 import { childrenOf, columnLayout, type Dictionary, type Field, type Schema, valuesField } from '../schema/schema.ts';
 
-/** All dictionaries of one result together. */
+/** All dictionaries of one result have at most so many together. */
 const mostBytes = 64 << 20;
 
-/** A column whose values are indices. */
+/** The values of the column are indices. */
 interface Encoded {
   readonly name: string;
   readonly dictionary: Dictionary;
-  /** The column of its values. */
+  /** It is the column of its values. */
   readonly values: Field;
   /** This buffer of a batch has the indices. */
   readonly buffer: number;
@@ -28,7 +28,7 @@ interface Part {
 }
 
 /**
- * The dictionaries of several files, one behind the other: a file can hold but one of each id, and the engine makes one for each
+ * It puts the dictionaries of several files one behind the other: a file can hold but one of each id, and the engine makes one for each
  * batch. One that came before is not taken again. The indices of a batch move by as much as stands before its dictionary.
  */
 export class JoinedDictionaries {
@@ -43,7 +43,7 @@ export class JoinedDictionaries {
     this.#encoded = encoded;
   }
 
-  /** Undefined for a schema without dictionaries. */
+  /** A schema without dictionaries has none. */
   static of(schema: Schema): JoinedDictionaries | undefined {
     const encoded = encodedIn(schema);
     return encoded.length === 0 ? undefined : new JoinedDictionaries(encoded);
@@ -69,7 +69,7 @@ export class JoinedDictionaries {
     }
   }
 
-  /** Each dictionary as a whole. */
+  /** Writes each dictionary as a whole. */
   *messages(): Generator<MessageToWrite, void, void> {
     for (const { dictionary, values } of uniqueById(this.#encoded)) {
       const parts = [...(this.#parts.get(dictionary.id)?.values() ?? [])];
@@ -136,7 +136,7 @@ function shiftIndices(bytes: Uint8Array, { index }: Dictionary, by: number): voi
   for (let i = 0; i < count; i++) indices[i] = indices[i]! + by;
 }
 
-/** The message of a dictionary with these values, and the bytes of its buffers. A delta extends the one before. */
+/** Makes the message of a dictionary with these values, and counts the bytes of its buffers. A delta extends the one before. */
 export function dictionaryMessage(id: bigint, values: Field, slices: Slices, isDelta = false) {
   const plan = new BatchPlan();
   plan.addColumn(values, slices);

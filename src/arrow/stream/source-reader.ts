@@ -1,5 +1,5 @@
 /**
- * The reader of a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
+ * It reads a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
  * it lies as soon as it is complete, and hands out IPC files around them. It decodes nothing and repairs nothing.
  *
  * What it holds: at most one chunk (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
@@ -21,14 +21,14 @@ import { withUnifiedIndexes } from './unified-dictionary.ts';
 export interface IpcLimits {
   /** A chunk ends with the batch that brings it to this size, encoded or decoded. */
   readonly chunkBytes: number;
-  /** The body of one record batch; also all dictionaries of a stream together. */
+  /** It bounds the body of one record batch, and all dictionaries of a stream together. */
   readonly maxMessageBytes: number;
-  /** The metadata of one message. */
+  /** It bounds the metadata of one message. */
   readonly maxMetadataBytes: number;
-  /** Everything, for `whole()`. */
+  /** It bounds all of a stream, for `whole()`. */
   readonly maxWholeBytes: number;
   /**
-   * One record batch together with all dictionaries, after decompression; for `whole()` all of it. So a chunk decodes
+   * It bounds one record batch together with all dictionaries, after decompression; for `whole()` all of it. So a chunk decodes
    * to no more than this and `chunkBytes`.
    */
   readonly maxDecodedBytes: number;
@@ -39,27 +39,27 @@ interface ArrivedMessage extends Message {
   readonly body: Buffer;
 }
 
-/** The stream up to its schema. */
+/** The stream is read up to its schema. */
 interface Opening {
   readonly preamble: Preamble;
   readonly arena: Arena;
 }
 
-/** Magic, end marker and footer. */
+/** Magic, end marker and footer take no more. */
 export const bytesAround = 4 << 10;
 /**
- * What a row of a merge takes in addition to its bytes when its keys are read: its entry in the table of hashes 12 to 20,
+ * A row of a merge takes so much in addition to its bytes when its keys are read: its entry in the table of hashes 12 to 20,
  * where its value starts and ends 8, whether it is NULL 1. A key column of bits would otherwise cost a hundred times its size.
  */
 const keyBytesPerRow = 32;
 /** To look up a value of a dictionary that replaces another one takes so much. */
 const unifiedBytesPerValue = 128;
-/** Batches with rows. To read as many takes a tenth of a second. */
+/** To read as many batches with rows takes a tenth of a second. */
 const mostBatchesOfMerge = 1 << 14;
 /** A declared length is believed this far: more is taken when bytes have come. */
 const mostExpectedBytes = 16 << 20;
 
-/** Rows of another format as an Arrow IPC stream. */
+/** It makes an Arrow IPC stream of rows of another format. */
 interface Conversion {
   /** The rows are for a table of these columns. To be said before the first byte is asked for. */
   into(table: Schema): void;
@@ -71,16 +71,16 @@ interface Conversion {
 interface SourceParts {
   readonly limits: IpcLimits;
   readonly account: BodyAccount;
-  /** The length of the body, where the client declared one. */
+  /** The client declared this length of the body. */
   readonly expectedBytes?: number | undefined;
-  /** Shared by all sources of a service. */
+  /** All sources of a service share it. */
   readonly schemas?: SchemaCache;
   /** Makes an Arrow IPC stream of a body that is none yet. */
   readonly conversion?: Conversion | undefined;
 }
 
 /**
- * Schemas that were read and checked, by the bytes of their message. A client sends the same one with each stream, and to read
+ * It has schemas that were read and checked, by the bytes of their message. A client sends the same one with each stream, and to read
  * it costs as much as the keys of a hundred rows.
  */
 type SchemaCache = LRUCache<string, Schema>;
@@ -90,7 +90,7 @@ export const newSchemaCache = (): SchemaCache => new LRUCache({ max: 128 });
 /** Larger ones are read anew each time: 128 of the largest take some 10 MB. */
 const maxCachedSchemaBytes = 8 << 10;
 
-/** What a body takes as soon as it is opened, by the length that the client declared. */
+/** Says what a body takes as soon as it is opened, by the length that the client declared. */
 export const firstBufferBytes = (expectedBytes = 0): number =>
   bufferBytesFor(Math.min(expectedBytes, mostExpectedBytes) + bytesAround);
 
@@ -110,7 +110,7 @@ function checkedSchema(header: FlatTable): Schema {
 }
 
 /**
- * A client's Arrow IPC stream on its way in. Nothing is read from the network before a method is called. Every method
+ * It is a client's Arrow IPC stream on its way in. Nothing is read from the network before a method is called. Every method
  * throws `LancegateError`: `InvalidInput` naming the message at fault, `BodyTooLarge`, or the abort reason of the request.
  */
 export class ArrowSource {
@@ -143,13 +143,13 @@ export class ArrowSource {
     if (this.#conversion !== undefined) this.#conversion.into((await columns()).schema);
   }
 
-  /** The schema, as soon as its message has arrived. May be called again. */
+  /** Resolves as soon as the message of the schema has arrived. It may be called again. */
   async schema(): Promise<Schema> {
     return (await this.#open()).preamble.schema;
   }
 
   /**
-   * Everything, in chunks of about the configured size, each complete by itself; at least one, perhaps of no rows. `chunks` or
+   * Gives everything, in chunks of about the configured size, each complete by itself; at least one, perhaps of no rows. `chunks` or
    * `whole` may be called once, and not both: the bytes pass only once.
    */
   async *chunks(): AsyncGenerator<IpcChunk, void, void> {
@@ -165,7 +165,7 @@ export class ArrowSource {
   }
 
   /**
-   * Everything as one chunk, or `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
+   * Gives everything as one chunk, or throws `BodyTooLarge` beyond the configured maximum. `nullBytesPerRow` is what each row takes in
    * columns that the source leaves out; it counts like decompressed bytes of the body.
    */
   async whole(nullBytesPerRow = 0): Promise<IpcChunk> {
@@ -294,7 +294,7 @@ export class ArrowSource {
     chunk.addDictionary(added.block, added.decodedBytes);
   }
 
-  /** The next message at the end of `arena`, or undefined at the end of the stream, of which nothing is kept. */
+  /** Reads the next message to the end of `arena`; there is none at the end of the stream, of which nothing is kept. */
   async #message(arena: Arena, maxTotalBytes: number): Promise<ArrivedMessage | undefined> {
     this.#messageNumber += 1;
     const start = this.#messageNumber === 1 ? magic.length : arena.used;
@@ -302,7 +302,7 @@ export class ArrowSource {
     if (metaLength === undefined) return undefined;
     const bodyAt = start + prefixBytes + metaLength;
     await this.#require(arena, bodyAt, 'its metadata');
-    // A copy: the arena may move while the body arrives, and with it everything that looks into it.
+    // It is a copy, since the arena may move while the body arrives, and with it everything that looks into it.
     const metadata = Buffer.from(arena.view(start + prefixBytes, bodyAt));
     const message = this.#named(undefined, () => readMessage(metadata));
     const { bodyLength } = message;
@@ -342,7 +342,7 @@ export class ArrowSource {
     if (!(await this.#intake.fill(arena, end))) throw this.#cutOff(part);
   }
 
-  /** Limits of merges only; `rows` have just been added. */
+  /** These limits are of merges only; `rows` have just been added. */
   #requireModest(chunk: ChunkBuilder, rows: number): void {
     chunk.arena.charge(rows * keyBytesPerRow);
     if (chunk.decodedBytes > this.#limits.maxDecodedBytes) {

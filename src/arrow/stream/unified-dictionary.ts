@@ -1,4 +1,6 @@
-/** One dictionary in place of those that a stream has one after the other for the same columns: a file can hold but one of each id. */
+/**
+ * One dictionary takes the place of those that a stream has one after the other for the same columns: a file can hold but one of each id.
+ */
 import { invalidInput } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import type { BatchBuffers } from '../column/batch-buffers.ts';
@@ -26,18 +28,18 @@ export class UnifiedDictionary {
     this.#values = { ...values, nullable: true };
   }
 
-  /** Whether a value of the present dictionary has another index in the file than the stream says. */
+  /** Says whether a value of the present dictionary has another index in the file than the stream says. */
   get movesIndexes(): boolean {
     return this.#movesIndexes;
   }
 
-  /** What the file has already. */
+  /** The file has these already. */
   addStored(batch: BatchBuffers): void {
     const data = this.#read(batch);
     for (let at = 0; at < data.length; at++) this.#append(this.#keyOf(data, at));
   }
 
-  /** A dictionary of the stream, or a delta of the present one. Answers what the file lacks of it, as a delta. */
+  /** Takes a dictionary of the stream, or a delta of the present one. Answers what the file lacks of it, as a delta. */
   add(batch: BatchBuffers, isDelta: boolean): { readonly message: MessageToWrite; readonly bytes: number } | undefined {
     const data = this.#read(batch);
     if (!isDelta) {
@@ -60,7 +62,7 @@ export class UnifiedDictionary {
     return dictionaryMessage(this.#id, this.#values, [{ data, runs }], true);
   }
 
-  /** In the file; undefined where the present dictionary has no such index. */
+  /** Answers the index in the file; undefined where the present dictionary has no such index. */
   indexOf(index: number): number | undefined {
     return this.#present[index];
   }
@@ -97,7 +99,7 @@ export function keyOfValue(field: Field, { validity, bytes, offsets }: ColumnDat
 
 const tooSmall = 'its index type is too small for the values of all its dictionaries together: give it one of 32 bits';
 
-/** How many values a dictionary can have. */
+/** A dictionary can have so many values. */
 export const indexesOf = ({ bitWidth, signed }: Dictionary['index']): number => 2 ** (bitWidth - Number(signed));
 
 /**
@@ -115,7 +117,7 @@ export function requireRoom(fields: readonly Field[], values: (id: bigint) => nu
 
 type Unified = ReadonlyMap<bigint, UnifiedDictionary>;
 
-/** The batch with the indexes of the file, uncompressed; undefined where they are those of the stream. */
+/** Makes the batch with the indexes of the file, uncompressed; none where they are those of the stream. */
 export function withUnifiedIndexes(
   batch: BatchBuffers,
   fields: readonly Field[],

@@ -1,4 +1,4 @@
-/** `lancegate doctor`: looks at all that a service with these settings needs, changes nothing, and says what to do. */
+/** `lancegate doctor` looks at all that a service with these settings needs, changes nothing, and says what to do. */
 import { dataFolderAt } from '../../config/data-folder.ts';
 import { showDuration } from '../../config/value-types.ts';
 import { CliError, write } from '../command.ts';

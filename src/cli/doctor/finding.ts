@@ -1,4 +1,4 @@
-/** What one look at the machine, or at something the service needs, found. */
+/** A look at the machine, or at something the service needs, has a finding. */
 import type { Config } from '../../config/settings.ts';
 import { codeOf } from '../../kernel/errors.ts';
 import { redactText } from '../../telemetry/redact.ts';
@@ -9,23 +9,22 @@ import type { RunningService } from '../remote/running-service.ts';
 export interface Finding {
   readonly state: 'ok' | 'warning' | 'failed';
   readonly said: string;
-  /** What to do; undefined where all is well. */
+  /** It says what to do, unless all is well. */
   readonly next?: string;
-  /** Of another clock that was seen on the way. */
+  /** This other clock was seen on the way. */
   readonly clock?: OtherClock;
 }
 
 export interface OtherClock {
   readonly whose: string;
-  /** Negative if this machine's clock is ahead. */
+  /** It is negative if this machine's clock is ahead. */
   readonly aheadMs: number;
 }
 
-/** All that a look can go by. */
 export interface Patient {
   readonly config: Config;
   readonly context: CliContext;
-  /** On the data folder; after a crash, the one that did. */
+  /** It runs on the data folder; after a crash, it is the one that did. */
   readonly running: RunningService | undefined;
 }
 
@@ -35,7 +34,7 @@ export const ok = (said: string): Finding => ({ state: 'ok', said });
 export const warning = (said: string, next: string): Finding => ({ state: 'warning', said, next });
 export const failed = (said: string, next: string): Finding => ({ state: 'failed', said, next });
 
-/** What the network, a driver or a library said first, in one line, for a terminal. */
+/** Shows what the network, a driver or a library said first, in one line, on a terminal. */
 export function reasonOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return reasonOf(error.errors[0]);
   if (!(error instanceof Error)) return plain(String(error));

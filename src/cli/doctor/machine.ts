@@ -1,4 +1,4 @@
-/** What the machine gives: programs, open files, disks. */
+/** It looks at what the machine gives: programs, open files, disks. */
 import { accessSync, constants, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { connectionsUnder } from '../../config/fit-defaults.ts';
@@ -33,7 +33,7 @@ export const lookAtOpenFiles: Look = async ({ config, context }) => {
   );
 };
 
-/** Of the data folder, and of the tables if they are in another one. */
+/** It looks at the data folder, and at that of the tables if it is another one. */
 export const lookAtDisks: Look = async ({ config: { dataFolder, storageRoot } }) => {
   const isApart = !storageRoot.includes('://') && !`${storageRoot}/`.startsWith(`${dataFolder}/`);
   return [lookAtFolder(dataFolder, true), ...(isApart ? [lookAtFolder(storageRoot, false)] : [])];
@@ -67,7 +67,7 @@ function isForeign(folder: string): boolean {
   return user !== undefined && user !== 0 && statSync(folder).uid !== user;
 }
 
-/** `NFS_SUPER_MAGIC`, `CIFS_SUPER_MAGIC` and `SMB2_MAGIC_NUMBER` of statfs(2). */
+/** statfs(2) calls them `NFS_SUPER_MAGIC`, `CIFS_SUPER_MAGIC` and `SMB2_MAGIC_NUMBER`. */
 const networkFileSystems: ReadonlySet<number> = new Set([0x6969, 0xff534d42, 0xfe534d42]);
 
 /** The service removes old versions below the same amounts. */

@@ -1,4 +1,4 @@
-/** What the service asks over the network: object store, database, authorization servers. */
+/** It looks at what the service asks over the network: object store, database, authorization servers. */
 import type { Config } from '../../config/settings.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
@@ -51,14 +51,14 @@ export const lookAtIssuers: Look = async ({ config, context }) => {
 const answersWithinMs = 5_000;
 const silent = { warn: () => undefined };
 
-/** As the service asks it, at the start and later; `needed` is what the service needs of its metadata. */
+/** The issuer is asked as the service asks it, at the start and later; `needed` is what the service needs of its metadata. */
 async function lookAtIssuer(
   issuer: string,
   needed: 'jwks_uri' | 'introspection_endpoint',
   { allowInsecureIssuer: allowHttp }: Config,
   clock: Clock,
 ): Promise<Finding> {
-  // Loaded for this alone: most services have no other issuer.
+  // It is loaded for this alone, since most services have no other issuer.
   const { issuerMetadata, requireSecure } = await import('../../auth/tokens/issuer-metadata.ts');
   const { boundedFetch } = await import('../../auth/remote-document.ts');
   try {

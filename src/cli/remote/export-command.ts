@@ -1,4 +1,4 @@
-/** `lancegate export`: a table, as it is at one version, into a file that is there once it is whole. */
+/** `lancegate export` writes a table, as it is at one version, into a file that is there once it is whole. */
 import { createWriteStream } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { basename, dirname, extname, join, resolve } from 'node:path';
@@ -73,13 +73,13 @@ function typeOf(file: string): string {
   throw new UsageError([`the name of FILE ends in ${Object.keys(types).join(', ')}, text perhaps with .gz behind it`]);
 }
 
-/** What the service has no form for is made here. */
+/** Here is made what the service has no form for. */
 function inFormat(file: string, bytes: Readable): Readable {
   if (/\.json(\.gz)?$/i.test(file)) return Readable.from(arrayOf(bytes));
   return /\.parquet$/i.test(file) ? Readable.from(parquetOf(bytes)) : bytes;
 }
 
-/** Lines of objects as one array. */
+/** Makes one array of lines of objects. */
 async function* arrayOf(lines: Readable): AsyncGenerator<string> {
   let before = '[\n';
   for await (const line of createInterface({ input: lines, crlfDelay: Number.POSITIVE_INFINITY })) {
@@ -89,7 +89,7 @@ async function* arrayOf(lines: Readable): AsyncGenerator<string> {
   yield before === ',\n' ? '\n]\n' : '[]\n';
 }
 
-/** Beside its place until it is whole: a file that is there already stays as it is when something breaks. */
+/** It is written beside its place until it is whole: a file that is there already stays as it is when something breaks. */
 async function keep(bytes: Readable, file: string, { cwd, stderr, clock }: CliContext): Promise<void> {
   const path = resolve(cwd, file);
   const beside = join(dirname(path), `.${basename(path)}.${process.pid}`);

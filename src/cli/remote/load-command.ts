@@ -1,5 +1,5 @@
 /**
- * `lancegate load`: files of rows into a table. A file is sent in parts, each in a request with a key made of the table, the rows of
+ * `lancegate load` puts files of rows into a table. A file is sent in parts, each in a request with a key made of the table, the rows of
  * the part and all before it. So the same command, run again after any break, goes on where it stopped: what the service has taken it
  * does not take twice.
  */
@@ -99,7 +99,7 @@ function modeOf({ on, append, replace }: GivenToLoad): LoadMode {
   ]);
 }
 
-/** What a shell leaves of a pattern that it did not expand. */
+/** A shell leaves patterns that it did not expand as they are. */
 function filesOf(pattern: string, cwd: string): readonly string[] {
   if (pattern === '-' || existsSync(resolve(cwd, pattern))) return [pattern];
   const found = globSync(pattern, { cwd }).toSorted();

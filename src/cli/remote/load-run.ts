@@ -38,11 +38,11 @@ interface LoadParts {
   readonly table: string;
   readonly files: Some<string>;
   readonly mode: LoadMode;
-  /** Of each of the files. */
+  /** It is said of each of the files. */
   readonly said: SaidOfFile;
-  /** Of columns of a table that is new, or replaced. */
+  /** Columns of a table that is new, or replaced, get these. */
   readonly types: readonly Field[] | undefined;
-  /** Makes other keys. */
+  /** Another label makes other keys. */
   readonly label: string | undefined;
   /** Gets a line of JSON for each row that cannot be read, and the load goes on; undefined ends it at the first. */
   readonly refusedFile: string | undefined;
@@ -50,7 +50,7 @@ interface LoadParts {
   readonly context: CliContext;
 }
 
-/** Of a part. */
+/** The service answers it of a part. */
 interface Loaded {
   readonly num_inserted_rows?: number;
   readonly num_updated_rows?: number;
@@ -62,7 +62,7 @@ export class Load {
   readonly #target: LoadTarget;
   readonly #sum = { rows: 0, refused: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
   readonly #leftOut: string[] | undefined;
-  /** The standard input, of which the first rows were looked at. */
+  /** It is the standard input, of which the first rows were looked at. */
   #pipe: InputFile | undefined;
 
   constructor(parts: LoadParts) {
@@ -130,7 +130,7 @@ export class Load {
     return new PartKeys([table, location, kind, ...on, label]);
   }
 
-  /** A line for each row that was left out since the last time. */
+  /** Writes a line for each row that was left out since the last time. */
   async #keepRefused(file: string): Promise<void> {
     const { refusedFile } = this.#parts;
     const reasons = this.#leftOut?.splice(0) ?? [];
@@ -175,13 +175,13 @@ export class Load {
     return untilAnswered(() => attempt(service), { clock: context.clock, pause, mayPass: mayPassSaid });
   }
 
-  /** Once: a person who gave a wrong address sees why nothing happens. */
+  /** Says it once, so that a person who gave a wrong address sees why nothing happens. */
   #sayWait({ message }: ServiceSilent): void {
     if (!this.#hasSaidWait) this.#parts.context.stderr.write(`${message}; it is asked again for five minutes\n`);
     this.#hasSaidWait = true;
   }
 
-  /** Those of the first file, which a new table gets. */
+  /** A new table gets those of the first file. */
   async #columnsOfFile(): Promise<{ readonly schema: Buffer; readonly columns: Schema }> {
     const { files, types, said, context } = this.#parts;
     const isPipe = files[0] === '-';
@@ -197,7 +197,7 @@ export class Load {
     throw new CliError(`${files[0]} has no columns`);
   }
 
-  /** One request, whatever the size: the service shows its rows once it has all. */
+  /** Sends one request, whatever the size: the service shows its rows once it has all. */
   async #replace(): Promise<void> {
     const { table, service } = this.#parts;
     const there = await this.#target.described();
@@ -250,7 +250,7 @@ const bytesOf = (
   { readShare }: { readonly readShare?: number | undefined },
 ): number => (readShare === undefined || totalBytes === undefined ? bytesRead : readShare * totalBytes);
 
-/** Busy, restarting or out of reach. The key makes it safe to ask again. */
+/** A service that is busy, restarts or is out of reach may answer later. The key makes it safe to ask again. */
 function mayPass(error: unknown): number | undefined {
   if (error instanceof ServiceSilent) return 0;
   if (!(error instanceof ServiceRefusal)) return undefined;
@@ -268,7 +268,7 @@ function stopped(error: unknown, place: string, partsBefore: number): unknown {
   return new CliError(`${place}: ${error.message}; ${next}`, { cause: error });
 }
 
-/** Before a table is begun that no command can go on with. */
+/** It is asked before a table is begun that no command can go on with. */
 function requireKey(path: string, columns: Schema): void {
   if (resolveField(columns, parseFieldPath(path, '--on')) !== undefined) return;
   const names = columns.fields.map(({ name }) => name).join(', ');
@@ -303,7 +303,7 @@ async function* readAhead<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item
   }
 }
 
-/** Of what is asked, safe to ask again. */
+/** What is asked so is safe to ask again. */
 type Ask = <Answer>(attempt: (service: ServiceClient) => Promise<Answer>) => Promise<Answer>;
 
 interface TablePlace {
@@ -320,7 +320,7 @@ class LoadTarget {
     this.#ask = ask;
   }
 
-  /** undefined where there is no table. */
+  /** Answers undefined where there is no table. */
   async described(): Promise<TablePlace | undefined> {
     const route = tableRoute(this.#table, 'describe');
     try {
@@ -338,7 +338,7 @@ class LoadTarget {
     return readSchemaOfIpcFile(Buffer.from(bytes));
   }
 
-  /** Its name and its location, which does not change when the first rows bring the columns. Answers the location. */
+  /** It gets its name and its location, which does not change when the first rows bring the columns. Answers the location. */
   async declare(): Promise<string> {
     const route = tableRoute(this.#table, 'declare');
     try {
@@ -351,7 +351,7 @@ class LoadTarget {
     }
   }
 
-  /** With the columns of this message. */
+  /** It gets the columns of this message. */
   async makeEmpty(schema: Uint8Array): Promise<void> {
     const content = { type: arrowStreamType, bytes: streamOf([schema]) as Buffer<ArrayBuffer> };
     await this.#ask((service) => service.ask(tableRoute(this.#table, 'create?mode=exist_ok'), { content }));
@@ -361,13 +361,13 @@ class LoadTarget {
 // A service that is busy, restarts or cannot be reached for a while does not end a load.
 const firstPauseMs = 250;
 const longestPauseMs = 15_000;
-/** Without an answer for so long, a person is asked to look. */
+/** If no answer comes for so long, a person is asked to look. */
 const patienceMs = 5 * 60_000;
 
 interface RetryWaits {
   readonly clock: Clock;
   readonly pause: (forMs: number) => Promise<void>;
-  /** Milliseconds after which the error may be over, 0 where it does not say; undefined where it stays. */
+  /** Says after how many milliseconds the error may be over, 0 where it does not say; undefined where it stays. */
   readonly mayPass: (error: unknown) => number | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** How commands print rows: a table on a terminal, newline-delimited JSON in a pipe, or what is asked for. */
+/** Commands print rows as a table on a terminal, as newline-delimited JSON in a pipe, or as what is asked for. */
 import { withDefault } from '../../config/options.ts';
 import { boolean } from '../../config/value-types.ts';
 import { paired, pairedInEach } from '../../kernel/paired.ts';
@@ -40,7 +40,7 @@ export async function printRows(
 
 const gap = '  ';
 
-/** Rows as aligned lines, none wider than the terminal: the last columns give way. */
+/** Aligns the cells of rows. No line is wider than the terminal: the last columns give way. */
 export function tableLines(rows: readonly PrintedRow[], columns: readonly string[], width: number): string {
   const header = columns.map(printable);
   const cells = rows.map((row) => columns.map((name) => cellText(row[name])));
@@ -78,7 +78,7 @@ const cut = (text: string, width: number): string => (text.length <= width ? tex
 const csvLines = (lines: readonly (readonly unknown[])[]): string =>
   lines.map((line) => `${line.map(csvCell).join(',')}\n`).join('');
 
-/** RFC 4180. A text that is empty is quoted, which keeps it apart from none. */
+/** A text that is empty is quoted, which keeps it apart from none (RFC 4180). */
 function csvCell(value: unknown): string {
   if (value === null || value === undefined) return '';
   const text = typeof value === 'string' ? value : JSON.stringify(value);

@@ -1,4 +1,4 @@
-/** `lancegate query`: rows of a table, by the service's own words for them. */
+/** `lancegate query` prints rows of a table, and asks by the service's own words for them. */
 import { createInterface } from 'node:readline';
 import { Readable } from 'node:stream';
 import { type OptionValues, optional } from '../../config/options.ts';

@@ -1,17 +1,17 @@
-/** Facts that a running service writes into its data folder for other commands. */
+/** A running service writes facts into its data folder for other commands. */
 import type { DataFolder } from '../../config/data-folder.ts';
 import type { Config } from '../../config/settings.ts';
 import { type CliContext, CliError } from '../command.ts';
 
 export interface RunningService {
-  /** Without the base path. */
+  /** It has no base path. */
   readonly url: string;
   readonly acceptsOwnTokens: boolean | undefined;
-  /** undefined where the default policies decide. */
+  /** Where there is none, the default policies decide. */
   readonly policyFile: string | undefined;
 }
 
-/** undefined if no service listens. After a crash, the one that did. */
+/** Answers undefined if no service listens; after a crash, the one that did. */
 export function runningService(
   { holderFile }: DataFolder,
   { fileExists, readFile }: Pick<CliContext, 'fileExists' | 'readFile'>,

@@ -24,7 +24,7 @@ export const serviceOptions = {
 
 export const serviceSettings = [...credentialSettings, 'basePath'] as const;
 
-/** By the code of the error. */
+/** The codes of errors lead to them. */
 const nextSteps: Readonly<Record<number, string>> = {
   [errorCatalogue.NamespaceNotFound.code]: '; `lancegate tables` lists what is there',
   [errorCatalogue.TableNotFound.code]: '; `lancegate tables` lists what is there',
@@ -37,22 +37,22 @@ const nextSteps: Readonly<Record<number, string>> = {
 
 interface AskedOfService {
   readonly method?: 'GET' | 'POST';
-  /** Not below the base path. */
+  /** The route is not below the base path. */
   readonly isAtRoot?: boolean;
-  /** JSON. */
+  /** It is sent as JSON. */
   readonly body?: object;
   readonly content?: ContentToSend;
   readonly accept?: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Bytes that are no JSON. A stream is sent as it comes. */
+/** The bytes are no JSON. A stream is sent as it comes. */
 interface ContentToSend {
   readonly type: string;
   readonly bytes: Uint8Array<ArrayBuffer> | AsyncIterable<Uint8Array>;
 }
 
-/** What a service answered with that is not 2xx. */
+/** A service answered, and not by 2xx. */
 export class ServiceRefusal extends CliError {
   readonly status: number;
   readonly retryAfterMs: number | undefined;
@@ -69,7 +69,7 @@ export class ServiceRefusal extends CliError {
 export class ServiceSilent extends CliError {}
 
 export class ServiceClient {
-  /** With its base path. */
+  /** It has the base path. */
   readonly url: string;
   readonly #credential: () => Promise<string>;
 
@@ -208,11 +208,11 @@ function credentialIn(file: string, { readFile }: CliContext): string {
 async function ownToken(config: Config, { clock, openCredentials }: CliContext): Promise<string> {
   await using credentials = await openCredentials(config);
   const issuer = await OwnIssuer.open(credentials.issuerKeys, clock);
-  // Longer than any one request; each request has a token of its own.
+  // It is valid for longer than any one request, and each request has a token of its own.
   return await issuer.mint({ subject: 'lancegate command', scopes: ['lancegate:admin'], expiresAfterMs: 60_000 });
 }
 
-/** By the code of the error. */
+/** The codes of errors lead to them. */
 const reasons: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'the connection was refused',
   ENOTFOUND: 'no machine has this name',

@@ -1,5 +1,5 @@
 /**
- * Whether a file is as its writer left it. A power cut leaves files that were never synced missing, empty, shorter, or of
+ * It finds whether a file is as its writer left it. A power cut leaves files that were never synced missing, empty, shorter, or of
  * full length with pages of zeros where data should be, since file systems set the length before the data arrives.
  *
  * Lance keeps no checksums, so what can be checked is the size that the manifest gives, how files of the kind begin and end,
@@ -23,7 +23,7 @@ export interface Scrutiny {
   readonly outlivedPowerCut: boolean;
 }
 
-/** What is wrong with a file, in words for the log; undefined if nothing is. */
+/** Says what is wrong with a file, in words for the log; undefined if nothing is. */
 export function faultOfFile(file: StoredFile, manifest: Manifest, { outlivedPowerCut }: Scrutiny): string | undefined {
   const sizeBytes = statSync(file.path, { throwIfNoEntry: false })?.size;
   if (sizeBytes === undefined) return 'is missing';
@@ -42,7 +42,7 @@ export function faultOfFile(file: StoredFile, manifest: Manifest, { outlivedPowe
   }
 }
 
-/** False for a deletion file that was cut short. */
+/** Answers false for a deletion file that was cut short. */
 export function isWholeDeletionFile(path: string): boolean {
   const disk = openSync(path, 'r');
   try {

@@ -7,23 +7,23 @@ const wordsPerBlock = 8;
 const overhead = { object: 64, array: 200 } as const;
 
 /**
- * The offsets of the deleted rows of one fragment, in chunks of 65,536 rows: nothing, a list while they are few, or a
+ * It has the offsets of the deleted rows of one fragment, in chunks of 65,536 rows: nothing, a list while they are few, or a
  * bit for each row. One deletion takes some 0.5 KiB; a million rows, however many are deleted, up to 150 KiB.
  */
 export class DeletionVector {
   readonly #rows: number;
   readonly #chunks: (ListedChunk | BitChunk | undefined)[];
   #count = 0;
-  /** How many are deleted before each chunk and in all; undefined after a change. */
+  /** It counts those that are deleted before each chunk and in all; undefined after a change. */
   #before: Uint32Array | undefined;
 
-  /** None yet, of a fragment that has `rows` with the deleted ones. */
+  /** No row is deleted yet of a fragment that has `rows`. */
   constructor(rows: number) {
     this.#rows = rows;
     this.#chunks = Array.from({ length: Math.ceil(rows / rowsPerChunk) });
   }
 
-  /** Fastest if the offsets ascend. */
+  /** It is fastest if the offsets ascend. */
   static of(rows: number, offsets: Iterable<number>): DeletionVector {
     const deleted = new DeletionVector(rows);
     for (const offset of offsets) deleted.add(offset);
@@ -34,7 +34,7 @@ export class DeletionVector {
     return this.#count;
   }
 
-  /** The memory it takes, roughly, with what is counted in advance. */
+  /** It takes about so much memory, with what is counted in advance. */
   get bytes(): number {
     const own = overhead.object + overhead.array + this.#chunks.length * 12;
     return this.#chunks.reduce((sum, chunk) => sum + (chunk?.bytes ?? 0), own);
@@ -44,7 +44,7 @@ export class DeletionVector {
     return this.#chunks[offset >>> 16]?.has(offset & 0xffff) ?? false;
   }
 
-  /** False if it was deleted already. Throws `RangeError` for what is no row of the fragment. */
+  /** Answers false if it was deleted already. Throws `RangeError` for what is no row of the fragment. */
   add(offset: number): boolean {
     if (!Number.isInteger(offset) || offset < 0 || offset >= this.#rows) {
       throw new RangeError(`no row ${offset} among ${this.#rows}`);
@@ -62,14 +62,14 @@ export class DeletionVector {
     this.#before = undefined;
   }
 
-  /** How many rows before this one are not deleted; `rows` itself will do. After `add`, the chunks are counted again. */
+  /** Counts the rows before this one that are not deleted; `rows` itself will do. After `add`, the chunks are counted again. */
   livingBefore(offset: number): number {
     this.#before ??= this.#countChunks();
     const chunk = offset >>> 16;
     return offset - (this.#before[chunk] ?? 0) - (this.#chunks[chunk]?.countBefore(offset & 0xffff) ?? 0);
   }
 
-  /** The offsets of all other rows, ascending; much faster than asking for each. */
+  /** Lists the offsets of all other rows, ascending, much faster than by asking for each. */
   living(): Uint32Array<ArrayBuffer> {
     const living = new Uint32Array(this.#rows - this.#count);
     let at = 0;
@@ -83,7 +83,7 @@ export class DeletionVector {
     return living;
   }
 
-  /** Those that `earlier`, of the same fragment, does not have. Ascending. */
+  /** Gives those that `earlier`, of the same fragment, does not have. They ascend. */
   *addedSince(earlier: DeletionVector): Iterable<number> {
     for (const [index, chunk] of this.#chunks.entries()) {
       const known = earlier.#chunks[index]?.toBits();
@@ -96,7 +96,7 @@ export class DeletionVector {
     }
   }
 
-  /** A Roaring bitmap, as Lance keeps them in files. */
+  /** Lance keeps such a Roaring bitmap in a file. */
   toBitmap(): Buffer {
     return bitmapOf(this.#chunks.map((chunk) => chunk?.values));
   }
@@ -117,7 +117,7 @@ export class DeletionVector {
   }
 }
 
-/** Deleted rows in order, while a list of them takes less memory than bits. Files have the same list. */
+/** It lists deleted rows in order, while that takes less memory than bits. Files have the same list. */
 class ListedChunk {
   readonly #rows: number;
   /** It has room for more. */
@@ -166,7 +166,7 @@ class ListedChunk {
     this.#count -= 1;
   }
 
-  /** A binary search without branches: processors guess half of them wrong, which takes as long as all the rest. */
+  /** It is a binary search without branches: processors guess half of them wrong, which takes as long as all the rest. */
   countBefore(row: number): number {
     const deleted = this.#deleted;
     let before = 0;
@@ -191,12 +191,12 @@ class ListedChunk {
   }
 }
 
-/** A bit for each row, set if it is deleted. */
+/** It has a bit for each row, set if it is deleted. */
 class BitChunk {
   readonly isFull = false;
   count: number;
   readonly #bits: Uint32Array<ArrayBuffer>;
-  /** How many are deleted before each block; undefined after a change. */
+  /** It counts those that are deleted before each block; undefined after a change. */
   #before: Uint32Array | undefined;
 
   constructor(bits: Uint32Array<ArrayBuffer>, count: number) {

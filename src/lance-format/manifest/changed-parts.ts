@@ -1,4 +1,7 @@
-/** What a version that another program proposes has otherwise than the one before it. Throws `MalformedFile` for what no version has. */
+/**
+ * It finds what a version that another program proposes has otherwise than the one before it. Throws `MalformedFile` for what no version
+ * has.
+ */
 import { dataFileColumns, dataFormat, field, fragment, index, manifest, writerVersion } from '../messages.ts';
 import { type Decoded, decode, encode, MalformedFile } from '../protobuf.ts';
 import { indexesIn, nameOfIndex, sectionsOf, uuidText } from './parse-manifest.ts';
@@ -6,11 +9,11 @@ import { requireIdentities, rowIdsFlag } from './row-identity.ts';
 import { mostFieldId } from './stored-columns.ts';
 
 export interface ChangedParts {
-  /** All fragments where the columns or the format are others. */
+  /** They are all fragments where the columns or the format are others. */
   readonly fragments: readonly { readonly id: number; readonly rows: number }[];
   /** They are listed by name. */
   readonly indexes: readonly string[];
-  /** The names of those that have a field which the version before has not. */
+  /** They have a field which the version before has not. */
   readonly columns: readonly string[];
 }
 
@@ -39,7 +42,7 @@ export function changedParts(proposed: Buffer, head: Buffer): ChangedParts {
   };
 }
 
-/** Names of the columns that have these fields in them. A field stands behind the one that holds it. */
+/** Names the columns that have these fields in them. A field stands behind the one that holds it. */
 function columnsWith(changed: readonly Uint8Array[], all: readonly Uint8Array[]): readonly string[] {
   const names = new Map<bigint, string>();
   const found = new Set<string>();
@@ -63,7 +66,7 @@ function others(now: readonly Uint8Array[] = [], before: readonly Uint8Array[] =
 
 const textOf = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64');
 
-/** Those of `@lancedb/lancedb` 0.39.0. */
+/** `@lancedb/lancedb` 0.39.0 knows these. */
 const knownVersions = ['0.1', '2.0', '2.1', '2.2'];
 
 function requireKnownFormat(now: Decoded<typeof manifest>, before: Decoded<typeof manifest>): void {
@@ -125,7 +128,7 @@ function requireColumnsOnce(encoded: Uint8Array): void {
   }
 }
 
-/** What compaction leaves for the indexes of a table: it covers no rows. */
+/** Compaction leaves it for the indexes of a table: it covers no rows. */
 const ofCompaction = '__lance_frag_reuse';
 
 function requireUsualIndex(encoded: Uint8Array, columns: ReadonlySet<number>): void {

@@ -1,17 +1,16 @@
 /**
- * Which files hold a column. Whether rows kept their values in it from one version to another, they say too: no commit changes a
+ * It says which files hold a column. Whether rows kept their values in it from one version to another, they say too: no commit changes a
  * file, so a fragment that keeps its files of a column keeps what they say.
  */
 import { dataFileColumns, field, fragment, index, manifest } from '../messages.ts';
 import { decode } from '../protobuf.ts';
 import { sectionsOf } from './parse-manifest.ts';
 
-/** The ids of the columns of an encoded index. */
 export const columnsOfIndex = (encoded: Uint8Array): readonly number[] =>
   (decode(index, encoded, ['fieldIds']).fieldIds ?? []).flat();
 
 /**
- * The ids of the fragments of which an index of these columns that was built from the earlier version says something wrong: one of
+ * Finds the ids of the fragments of which an index of these columns that was built from the earlier version says something wrong: one of
  * the columns is in other files by now, or rows may be there again that were deleted. `kept` says how many others both versions have.
  * undefined if a column is gone. `keepsDeletions`: it is known that no deleted row is there again; else the id of a fragment that is
  * gone may be given out again, too.
@@ -37,7 +36,7 @@ export function changedFragments(
   return { changed: changed.union(new Set(gone)), kept: common.length - changed.size };
 }
 
-/** What tells the deletion vectors of all fragments apart; undefined where no row is deleted. */
+/** It tells the deletion vectors of all fragments apart; undefined where no row is deleted. */
 function deletionsOf(file: Buffer): ReadonlyMap<number, string | undefined> {
   const { fragments = [] } = decode(manifest, sectionsOf(file).message, ['fragments']);
   return new Map(
@@ -48,10 +47,10 @@ function deletionsOf(file: Buffer): ReadonlyMap<number, string | undefined> {
   );
 }
 
-/** The files of each fragment that hold a column. */
+/** It has the files of each fragment that hold a column. */
 type ColumnFiles = ReadonlyMap<number, string>;
 
-/** undefined if there is no such column. */
+/** Answers undefined if there is no such column. */
 function columnFiles(file: Buffer, fieldId: number): ColumnFiles | undefined {
   const { fields = [], fragments = [] } = decode(manifest, sectionsOf(file).message, ['fields', 'fragments']);
   const family = familyOf(fields, fieldId);
@@ -68,7 +67,7 @@ function columnFiles(file: Buffer, fieldId: number): ColumnFiles | undefined {
 }
 
 /**
- * The ids of the fragments that have no file any more once the columns at these paths are gone. Rows that were inserted without the
+ * Finds the ids of the fragments that have no file any more once the columns at these paths are gone. Rows that were inserted without the
  * other columns are in such fragments, and Lance cannot read a table with one.
  */
 export function fragmentsWithout(file: Buffer, gone: readonly (readonly string[])[]): readonly number[] {
@@ -84,7 +83,7 @@ export function fragmentsWithout(file: Buffer, gone: readonly (readonly string[]
   });
 }
 
-/** The encoded fields of columns with these names, and of what is in them. A field comes after the one that it is in. */
+/** Finds the encoded fields of columns with these names, and of what is in them. A field comes after the one that it is in. */
 export function fieldsOfColumns(fields: readonly Uint8Array[], names: ReadonlySet<string>): readonly Uint8Array[] {
   const taken = new Set<number>();
   const known = new Set<number>();
@@ -98,7 +97,7 @@ export function fieldsOfColumns(fields: readonly Uint8Array[], names: ReadonlySe
   });
 }
 
-/** The ids of the fields that are not at these paths, nor in one that is. A field comes after the one that it is in. */
+/** Finds the ids of the fields that are not at these paths, nor in one that is. A field comes after the one that it is in. */
 function fieldsWithout(fields: readonly Uint8Array[], gone: ReadonlySet<string>): ReadonlySet<number> {
   const paths = new Map<number, readonly string[]>();
   const kept = new Set<number>();
@@ -113,7 +112,7 @@ function fieldsWithout(fields: readonly Uint8Array[], gone: ReadonlySet<string>)
   return kept;
 }
 
-/** The column itself and the fields in it: files of some versions of the format name both, others the innermost only. */
+/** The column itself is one of them, with the fields in it: files of some versions of the format name both, others the innermost only. */
 function familyOf(fields: readonly Uint8Array[], fieldId: number): ReadonlySet<number> | undefined {
   const known = fields.map((each) => decode(field, each, ['id', 'parentId']));
   const family = new Set([fieldId]);

@@ -1,4 +1,4 @@
-/** Which fragments an index covers. Readers find rows of all others without it. */
+/** It changes which fragments an index covers. Readers find rows of all others without it. */
 import { index, indexSection } from '../messages.ts';
 import { decode, edit, editEach } from '../protobuf.ts';
 import { bitmapOfValues, valuesOfBitmap } from '../roaring.ts';
@@ -15,13 +15,13 @@ function withCoverage(encoded: Uint8Array, change: (covered: ReadonlySet<number>
 
 const idsOf = (fragments: readonly { readonly id: number }[]) => new Set(fragments.map(({ id }) => id));
 
-/** An encoded index that does not cover these fragments. */
+/** Makes an encoded index one that does not cover these fragments. */
 export const notCovering = (fragments: ReadonlySet<number>, encoded: Uint8Array): Uint8Array =>
   fragments.size === 0 ? encoded : withCoverage(encoded, (covered) => covered.difference(fragments));
 
 /**
- * An index section after a compaction of rows with ids, by which an index knows them wherever they are: one that covers all fragments
- * of a group covers those that take their place.
+ * Makes the index section after a compaction of rows with ids, by which an index knows them wherever they are: one that covers all
+ * fragments of a group covers those that take their place.
  */
 export function followingRows(
   groups: readonly Readonly<Record<'before' | 'after', readonly { readonly id: number }[]>>[],

@@ -5,7 +5,7 @@ import { identifierOf, manifestFileOf, sectionsOf } from './parse-manifest.ts';
 import { requireReplaceable } from './replaceable.ts';
 
 /**
- * The version after `head` that has all of it and nothing else: it takes the number that another writer may be about to use. It is
+ * Makes the version after `head` that has all of it and nothing else: it takes the number that another writer may be about to use. It is
  * recorded as a return to `head`, which no commit that began before may follow. Its transaction has the properties. Throws
  * `NotReplaceable` for a table that this package writes no version of.
  */
@@ -26,7 +26,7 @@ export function fenceVersion(
 }
 
 /**
- * The version after `head` with all that an older version of the same branch has: rows, columns, indexes and settings, as the
+ * Makes the version after `head` with all that an older version of the same branch has: rows, columns, indexes and settings, as the
  * engine restores it. No fragment, and no row, gets an id that a later version has used. The caller makes sure that the files of the older
  * version are there. Throws `NotReplaceable` for a table that this package writes no version of, now or then.
  */
@@ -51,12 +51,12 @@ export function restoredVersion(head: Buffer, older: Buffer, identity: VersionId
   );
 }
 
-/** undefined in a dataset that never had a fragment. */
+/** There is none in a dataset that never had a fragment. */
 const largest = (a: number | undefined, b: number | undefined): number | undefined =>
   a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
 
 /**
- * The version after `head` with this metadata of the schema and no other, which the engine's binding cannot change. Throws
+ * Makes the version after `head` with this metadata of the schema and no other, which the engine's binding cannot change. Throws
  * `NotReplaceable` for a table that this package writes no version of.
  */
 export function schemaMetadataVersion(
@@ -78,7 +78,7 @@ export function schemaMetadataVersion(
 }
 
 /**
- * The manifest of a new branch with its indexes where they are; undefined if it says so already. Lance looks for all of them in the
+ * Makes the manifest of a new branch with its indexes where they are; undefined if it says so already. Lance looks for all of them in the
  * folder of `parent`, also for those that the parent itself has from the branch that it started from. (The ids of base paths are the
  * same in both manifests.)
  */
@@ -95,7 +95,7 @@ export function branchManifest(made: Buffer, parent: Buffer): Buffer | undefined
   return manifestFileOf({ message, indexes: placed, transaction: sectionsOf(made).transaction }, made);
 }
 
-/** The base paths of the indexes that are not in the folder of the manifest's own branch, by the ids of the indexes. */
+/** Finds the base paths of the indexes that are not in the folder of the manifest's own branch, by the ids of the indexes. */
 function inheritedBases(section: Uint8Array | undefined): ReadonlyMap<string, number> {
   const { indexes = [] } = section === undefined ? {} : decode(indexSection, section, ['indexes']);
   const based = indexes.flatMap((each): [string, number][] => {

@@ -1,4 +1,4 @@
-/** Paths of the files of a dataset and its branches: manifests, and what they name. */
+/** It knows the paths of the files of a dataset and its branches: of manifests, and what they name. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,19 +9,19 @@ import { type FileKind, type FileReference, type Manifest, parseManifest } from 
 export const branchFolder = (datasetPath: string, branch: string | undefined): string =>
   branch === undefined ? datasetPath : join(datasetPath, 'tree', branch);
 
-/** What the engine accepts; another name, made into a path, could be that of another branch. */
+/** The engine accepts no other name; made into a path, it could be that of another branch. */
 export const isBranchName = (name: string): boolean =>
   name.split('/').every((segment) => /^[\p{Alphabetic}\p{N}._-]+$/u.test(segment) && !/^\.+$/.test(segment));
 
 /** A dataset keeps one file per branch there. */
 export const branchRecords = (datasetPath: string): string => join(datasetPath, '_refs', 'branches');
 
-/** The file that says a branch exists, and from where. */
+/** The file says that a branch exists, and from where. */
 export const branchRecord = (datasetPath: string, branch: string): string =>
   join(branchRecords(datasetPath), `${encodeURIComponent(branch)}.json`);
 
 /**
- * Of a dataset or branch with this folder: where this service has files that are not part of it. Branches have their folders below
+ * This service has files there that are not part of a dataset or branch with this folder. Branches have their folders below
  * the same; none can have a name with this sign in it.
  */
 export const stagingFolder = (folder: string): string => join(folder, 'lancegate=staging');
@@ -30,7 +30,7 @@ const largestVersion = 2n ** 64n - 1n;
 const digits = /^(\d{1,20})\.manifest$/;
 
 /**
- * The two names a version's manifest can have: what is left up to the largest version (so that a listing begins with the
+ * A version's manifest can have two names: what is left up to the largest version (so that a listing begins with the
  * newest), or, in datasets begun by early releases of Lance, the version itself.
  */
 export const manifestNames = (version: number): readonly [string, string] => [
@@ -38,11 +38,11 @@ export const manifestNames = (version: number): readonly [string, string] => [
   `${version}.manifest`,
 ];
 
-/** The name of the manifest after one at this path, whose scheme it follows. `version`: its own. */
+/** Names the manifest of `version`, by the scheme of the one before it, which is at this path. */
 export const nextManifestName = (path: string, version: number): string =>
   manifestNames(version)[manifestNames(version - 1).indexOf(basename(path)) === 1 ? 1 : 0];
 
-/** undefined for a name that is not a manifest's. */
+/** Answers undefined for a name that is not a manifest's. */
 export function versionOfManifestName(name: string): number | undefined {
   const text = digits.exec(name)?.[1];
   if (text === undefined) return undefined;
@@ -52,11 +52,11 @@ export function versionOfManifestName(name: string): number | undefined {
   return Number(number > largestVersion / 2n ? largestVersion - number : number);
 }
 
-/** As `versionOfManifestName`, of a key right below the prefix: a branch of another program may lie deeper there. */
+/** Answers as `versionOfManifestName`, of a key right below the prefix: a branch of another program may lie deeper there. */
 export const versionOfManifestKey = (prefix: string, key: string): number | undefined =>
   key.startsWith(prefix) ? versionOfManifestName(key.slice(prefix.length)) : undefined;
 
-/** Read at once: a manifest was just written or is about to be used, so it is in memory. undefined where there is none. */
+/** It reads at once: a manifest was just written or is about to be used, so it is in memory. Answers undefined where there is none. */
 export function readManifest(
   versionsFolder: string,
   version: number,
@@ -72,7 +72,7 @@ export function readManifest(
   return undefined;
 }
 
-/** Ascending; none for a folder that is missing. */
+/** The versions ascend; a folder that is missing has none. */
 export function listVersions(versionsFolder: string): readonly number[] {
   return namesIn(versionsFolder)
     .map(versionOfManifestName)
@@ -80,7 +80,7 @@ export function listVersions(versionsFolder: string): readonly number[] {
     .sort((a, b) => a - b);
 }
 
-/** What a folder holds; nothing where it is missing. */
+/** Lists what a folder holds: nothing where it is missing. */
 export function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder);
@@ -92,7 +92,7 @@ export function namesIn(folder: string): readonly string[] {
 
 const isNoFile = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'ENOENT';
 
-/** A file by its absolute path. */
+/** Its path is absolute. */
 export interface StoredFile {
   readonly kind: FileKind;
   readonly path: string;
@@ -106,7 +106,7 @@ export const storedFiles = (manifest: Manifest, branchFolder: string): readonly 
 export const indexFolders = (manifest: Manifest, branchFolder: string): readonly string[] =>
   manifest.indexFolders.flatMap((folder) => locate(manifest, branchFolder, folder)).map(({ path }) => path);
 
-/** The manifest of a version whose files are all there: a removal that a crash cut off leaves one without its files. */
+/** Reads the manifest of a version whose files are all there: a removal that a crash cut off leaves one without its files. */
 export function readWholeVersion(branchFolder: string, version: number): ReturnType<typeof readManifest> {
   const found = readManifest(join(branchFolder, '_versions'), version);
   if (found === undefined) return undefined;
@@ -116,7 +116,7 @@ export function readWholeVersion(branchFolder: string, version: number): ReturnT
   return paths.every((path) => existsSync(path)) ? found : undefined;
 }
 
-/** undefined on other storage. */
+/** There is none on other storage. */
 export const deletionsPath = (manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined =>
   locate(manifest, branchFolder, deletions)[0]?.path;
 
@@ -138,7 +138,7 @@ const folderOf: Readonly<Record<FileKind, string>> = {
   rowIds: '',
 };
 
-/** The path that a base path names; undefined on other storage. */
+/** Answers the path that a base path names; undefined on other storage. */
 export function localPath(base: string): string | undefined {
   if (base.startsWith('/')) return base;
   return base.startsWith('file:///') ? fileURLToPath(base) : undefined;

@@ -1,5 +1,5 @@
 /**
- * The next version of a dataset: its manifest, made from the one before it, and its transaction (Lance's format, "Transactions";
+ * It makes the next version of a dataset: its manifest, from the one before it, and its transaction (Lance's format, "Transactions";
  * `protos/table.proto`, `protos/transaction.proto`). `nextManifest` makes the version of a commit that replaces rows: some are
  * deleted in their fragments, others come in new ones. It is what the engine writes for an update (operation Update) or, where
  * rows only move, for a compaction (Rewrite).
@@ -34,12 +34,12 @@ import {
 } from './replaceable.ts';
 import { identified, type RowPlace } from './row-identity.ts';
 
-/** What is random or of its time in a version. */
+/** It has what is random or of its time in a version. */
 export interface VersionIdentity {
-  /** A version-4 UUID. */
+  /** It is a version-4 UUID. */
   readonly transactionId: string;
   readonly committedAtMs: number;
-  /** What its transaction says besides. */
+  /** Its transaction says them besides. */
   readonly properties?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -48,13 +48,12 @@ export interface NewVersion {
   /** The manifest file has these. */
   readonly bytes: Buffer;
   readonly transaction: Buffer;
-  /** The name of its file. */
   readonly transactionFile: string;
   /** The program that proposes the version has stored its transaction. */
   readonly isRecorded?: true;
 }
 
-/** What a version does not take over from the one before it. For `edit` of a manifest. */
+/** A version does not take these over from the one before it. They are for `edit` of a manifest. */
 export const ofOneVersion = {
   auxiliaryData: undefined,
   tag: undefined,
@@ -65,7 +64,7 @@ export const ofOneVersion = {
   transactionSectionOfLance14: undefined,
 } as const;
 
-/** The version after `readVersion`: `message` with `changes`. `like` is the file that `message` is from. */
+/** Makes the version after `readVersion`: `message` with `changes`. `like` is the file that `message` is from. */
 export function versionAfter(
   { message, readVersion, like }: { readonly message: Uint8Array; readonly readVersion: number; readonly like: Buffer },
   changes: Decoded<typeof manifest>,
@@ -96,18 +95,18 @@ const withProperties = (recorded: Buffer, properties: VersionIdentity['propertie
     ? recorded
     : Buffer.concat([recorded, encode(transaction, { properties: entriesOf(properties) })]);
 
-/** The entries of a map of texts. */
+/** Encodes a map of texts. */
 export const entriesOf = (texts: Readonly<Record<string, string>>): readonly Buffer[] =>
   Object.entries(texts).map(([key, value]) => encode(mapEntry, { key, value }));
 
-/** The file of a fragment's new deletion vector. */
+/** It has the new deletion vector of a fragment. */
 export interface DeletionFile {
   readonly readVersion: number;
   readonly id: bigint;
   readonly deletedRows: number;
 }
 
-/** Fragments that give way, by their ids, to those that are staged under `after`. */
+/** The fragments `before`, by their ids, give way to those that are staged under `after`. */
 export interface MovedGroup {
   readonly before: readonly number[];
   /** Their deletions have those of the rows that were deleted since they were staged. */
@@ -119,7 +118,7 @@ interface Replacement extends VersionIdentity {
   readonly deletions: ReadonlyMap<number, DeletionFile | 'all rows'>;
   /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. */
   readonly staged: Buffer;
-  /** Of a compaction; without them it is an update, or an append, that takes all staged fragments. */
+  /** A compaction has them; without them it is an update, or an append, that takes all staged fragments. */
   readonly groups?: readonly MovedGroup[];
   /** The staged rows are new without regard to keys: no row is deleted, and the table may have a primary key. */
   readonly isAppend?: boolean;
@@ -195,13 +194,13 @@ interface StoredBytes {
   readonly bytes: Uint8Array;
 }
 
-/** A staged fragment under the id that it gets here. */
+/** A staged fragment has the id that it gets here. */
 interface AddedFragment extends StoredBytes {
   readonly stagedId: number;
   readonly rows: number;
 }
 
-/** The ids that columns of a staged dataset have in the table; undefined if all are the same. */
+/** It has the ids that columns of a staged dataset have in the table; undefined if all are the same. */
 type FieldIds = ReadonlyMap<number, number> | undefined;
 
 /**
@@ -291,9 +290,9 @@ const rewriteOf = (moved: readonly Readonly<Record<'before' | 'after', readonly 
 };
 
 /**
- * By the ids of the columns `source`, those of `target`; undefined unless files written for the one are as those written for the
- * other: the same columns in the same order, with the same metadata for their encoding. A column without NULLs may be stored where
- * they are allowed.
+ * Pairs the ids of the columns `source` with those of `target`; answers undefined unless files written for the one are as those written for
+ * the other: the same columns in the same order, with the same metadata for their encoding. A column without NULLs may be stored where they
+ * are allowed.
  */
 function pairedIds(source: readonly Uint8Array[], target: readonly Uint8Array[]): Map<number, number> | undefined {
   const ids = new Map<number, number>();
@@ -331,7 +330,7 @@ const restOf = (encoded: Uint8Array): string =>
     .sort()
     .join('\n');
 
-/** Metadata of its author's, or of a primary key: no file is written otherwise because of it. */
+/** It is metadata of its author's, or of a primary key: no file is written otherwise because of it. */
 function isNote(number: number, raw: Uint8Array): boolean {
   if (number !== field.fields.metadata.number) return false;
   const [entry = Buffer.of()] = decode(field, raw).metadata ?? [];

@@ -1,5 +1,5 @@
 /**
- * Sequences of numbers as Lance's format has them, in segments (rowids.proto of the specification): a range, one with holes or with
+ * Lance's format has sequences of numbers in segments (rowids.proto of the specification): a range, one with holes or with
  * a bit for each number, or a list. A sequence may be damaged, or written to do harm: it takes no more memory than its bytes, and what
  * does not add up is `MalformedFile`.
  */
@@ -8,18 +8,18 @@ import { numberArray, numberArrays, rangeSegment, rowIdSequence, segment } from 
 import { type Decoded, decode, encode, MalformedFile } from '../protobuf.ts';
 import { bitsSet } from '../roaring.ts';
 
-/** Numbers one after the other, in a part of a sequence. */
+/** Numbers stand one after the other in a part of a sequence. */
 export interface NumberSegment {
   readonly count: number;
-  /** Above all of them. */
+  /** It is above all of them. */
   end(): number;
   at(index: number): number;
 }
 
-/** Segments one after the other, which have so many numbers together. */
+/** Segments stand one after the other, and have so many numbers together. */
 export class Sequence<Part extends Pick<NumberSegment, 'count'>> {
   readonly segments: readonly Part[];
-  /** How many numbers come before each segment. */
+  /** So many numbers come before each segment. */
   readonly #starts: Float64Array;
 
   constructor(segments: readonly Part[], length: number) {
@@ -42,7 +42,7 @@ export class Sequence<Part extends Pick<NumberSegment, 'count'>> {
   }
 }
 
-/** The last of some ascending values that is not above this one; -1 where there is none. */
+/** Finds the last of some ascending values that is not above this one; -1 where there is none. */
 function lastAtMost(count: number, valueAt: (index: number) => number, most: number): number {
   let from = 0;
   let end = count;

@@ -23,28 +23,28 @@ import { decode, edit, encode, MalformedFile } from '../protobuf.ts';
 
 export type FileKind = 'data' | 'deletions' | 'transaction' | 'index' | 'rowIds';
 
-/** A file of the dataset, under the root of `baseId` or, without one, of the branch that the manifest belongs to. */
+/** A file of the dataset lies under the root of `baseId` or, without one, of the branch that the manifest belongs to. */
 export interface FileReference {
   readonly kind: FileKind;
   readonly path: string;
   readonly baseId?: number | undefined;
-  /** undefined where the manifest does not say. */
+  /** The manifest may not say it. */
   readonly sizeBytes?: number | undefined;
 }
 
 interface Base {
   readonly path: string;
-  /** False: files lie directly in it, not in the folders a dataset has. */
+  /** Otherwise files lie directly in it, not in the folders a dataset has. */
   readonly isDatasetRoot: boolean;
 }
 
 export interface StoredFragment {
   /** No other fragment of the dataset ever has the same, compaction included. */
   readonly id: number;
-  /** Deleted ones included. */
+  /** Deleted ones are among them. */
   readonly rows: number;
   readonly deletedRows: number;
-  /** It says which rows are deleted; undefined if none is. */
+  /** It says which rows are deleted, if any is. */
   readonly deletions: FileReference | undefined;
   /** Tells one deletion vector from another. */
   readonly deletionsId: bigint | undefined;
@@ -53,9 +53,9 @@ export interface StoredFragment {
 export interface StoredIndex {
   /** It is on the columns with these. */
   readonly fieldIds: readonly number[];
-  /** The fragments it covers, by their ids, as a Roaring bitmap; undefined where the manifest does not say. */
+  /** A Roaring bitmap has the ids of the fragments it covers; undefined where the manifest does not say. */
   readonly coverage: Buffer | undefined;
-  /** 0 where the manifest does not say. */
+  /** It is 0 where the manifest does not say. */
   readonly bytes: number;
 }
 
@@ -65,14 +65,14 @@ export interface Manifest {
   readonly featureFlags: bigint;
   /** It is the greatest of this version and all before it; undefined where no writer has noted it. */
   readonly maxFragmentId: number | undefined;
-  /** The ids of top-level columns by name. */
+  /** They have the ids of top-level columns by name. */
   readonly fieldIds: ReadonlyMap<string, number>;
   readonly fragments: readonly StoredFragment[];
   readonly indexes: readonly StoredIndex[];
   readonly files: readonly FileReference[];
-  /** Folders of indexes whose files the manifest does not list (written by earlier releases of Lance). */
+  /** Earlier releases of Lance do not list the files of these indexes in the manifest. */
   readonly indexFolders: readonly FileReference[];
-  /** The content of the transaction file, where the manifest repeats it. */
+  /** The manifest may repeat the content of the transaction file. */
   readonly transaction: Uint8Array | undefined;
   readonly bases: ReadonlyMap<number, Base>;
 }
@@ -116,7 +116,7 @@ function topLevelId(encoded: Uint8Array): readonly (readonly [name: string, id: 
 export const timestampOf = (ms: number): Buffer =>
   encode(timestamp, { seconds: Math.floor(ms / 1_000), nanoseconds: Math.floor(ms % 1_000) * 1_000_000 });
 
-/** Whole milliseconds, rounded down. */
+/** They are whole milliseconds, rounded down. */
 function millisecondsOf(encoded: Uint8Array): number {
   const { seconds = 0, nanoseconds = 0 } = decode(timestamp, encoded);
   return seconds * 1_000 + Math.floor(nanoseconds / 1_000_000);
@@ -182,7 +182,7 @@ function readIndex(encoded: Uint8Array): IndexReference {
   };
 }
 
-/** The name of an index's folder, of its encoded UUID. */
+/** An index's folder is named by its encoded UUID. */
 export function uuidText(encoded: Uint8Array | undefined): string {
   const bytes = encoded && decode(uuid, encoded).bytes;
   if (bytes === undefined) throw new MalformedFile('an index without an identifier');
@@ -192,7 +192,7 @@ export function uuidText(encoded: Uint8Array | undefined): string {
 }
 
 const footerBytes = 16;
-/** The end of every file of Lance. */
+/** Every file of Lance ends with it. */
 export const lanceMagic = 'LANC';
 
 interface ManifestSections {
@@ -215,7 +215,7 @@ export function sectionsOf(file: Buffer): ManifestSections {
   };
 }
 
-/** The transaction that made the version, or the name of the file it is in; undefined without any. All else is passed over. */
+/** Gives the transaction that made the version, or the name of the file it is in; undefined without any. All else is passed over. */
 export function transactionIn(file: Buffer): Uint8Array | string | undefined {
   const { message, transaction } = sectionsOf(file);
   return transaction ?? (decode(manifest, message, ['transactionFile']).transactionFile || undefined);
@@ -230,7 +230,7 @@ function section(file: Buffer, position: number): Uint8Array {
   return file.subarray(start, start + length);
 }
 
-/** Sections first, each behind its length, then the message, then its position and the format's version and mark, as in `like`. */
+/** Sections come first, each behind its length, then the message, then its position and the format's version and mark, as in `like`. */
 export function manifestFileOf({ message, indexes, transaction }: ManifestSections, like: Buffer): Buffer {
   const parts: Uint8Array[] = [];
   let at = 0;
@@ -249,7 +249,7 @@ export function manifestFileOf({ message, indexes, transaction }: ManifestSectio
   return Buffer.concat([...parts, position, like.subarray(like.length - 8)]);
 }
 
-/** The parts of a manifest about the version as a whole; skips its fragments, so it costs microseconds. */
+/** An outline has what a manifest says of the version as a whole. To read it skips fragments, so it costs microseconds. */
 export interface ManifestOutline {
   readonly readerFlags: bigint;
   readonly writerFlags: bigint;
@@ -263,14 +263,13 @@ export function outlineOf(file: Buffer): ManifestOutline {
   return { readerFlags, writerFlags, indexNames: indexesIn(indexes).map(nameOfIndex) };
 }
 
-/** The id in an encoded fragment. */
 export const fragmentId = (encoded: Uint8Array): number => decode(fragment, encoded, ['id']).id ?? 0;
 
-/** The encoded indexes of a section, if the manifest has one. */
+/** Gives the encoded indexes of a section, if the manifest has one. */
 export const indexesIn = (section: Uint8Array | undefined): readonly Uint8Array[] =>
   (section && decode(indexSection, section).indexes) ?? [];
 
-/** What tells an encoded index from all others. */
+/** It tells an encoded index from all others. */
 export const identifierOf = (encoded: Uint8Array): string =>
   Buffer.from(decode(index, encoded, ['uuid']).uuid ?? []).toString('hex');
 
@@ -285,7 +284,7 @@ const knownToEngine = 1n | 2n | 4n | 8n | 16n | 32n | 128n | 256n;
 
 export const areKnownToEngine = (flags: bigint): boolean => (flags & ~knownToEngine) === 0n;
 
-/** The unknown ones. */
+/** Shows the unknown ones. */
 export function showFlags(flags: bigint): string {
   const unknown = flags & ~knownToEngine;
   const bits = Array.from({ length: 64 }, (_, bit) => 1n << BigInt(bit));

@@ -1,5 +1,5 @@
 /**
- * A version that another program proposes: the manifest that it has written, checked as input of a client. What it says of rows is
+ * Another program proposes a version by a manifest that it has written, which is checked as input of a client. What it says of rows is
  * that program's to answer for; here counts that it follows the head, that it is of this branch, and that it names no file which
  * its writer may not have. Its bytes stay as they are.
  */
@@ -25,19 +25,18 @@ export class UnfitManifest extends Error {
 }
 
 export interface ProposalContext {
-  /** The manifest of the newest version. */
+  /** It is the manifest of the newest version. */
   readonly head: Buffer;
   readonly version: number;
-  /** undefined is main. */
   readonly branch: string | undefined;
-  /** The manifest of an older version of the branch; undefined where that is not known. */
+  /** Gives the manifest of an older version of the branch; undefined where that is not known. */
   readonly older: (version: number) => Buffer | undefined;
 }
 
 export interface ProposedVersion extends NewVersion {
-  /** Only what the versions before do not name. All are in the folder of the branch. */
+  /** The versions before do not name them. All are in the folder of the branch. */
   readonly newFiles: readonly FileReference[];
-  /** What is not as in the version before: to be read before anybody does. */
+  /** It is not as in the version before, and is to be read before anybody does. */
   readonly changed: ChangedParts;
 }
 
@@ -110,7 +109,7 @@ function requireUsualParts(message: Uint8Array, within: number): void {
 
 const parsed = (bytes: Buffer | undefined): readonly Manifest[] => (bytes === undefined ? [] : [parseManifest(bytes)]);
 
-/** What the manifest repeats of its transaction. `isNewStart`: its fragments may have the ids of others. */
+/** Reads what the manifest repeats of its transaction. `isNewStart`: its fragments may have the ids of others. */
 function recordedIn({ transaction: recorded }: Manifest) {
   if (recorded === undefined) return { isNewStart: false };
   const { uuid, restore, overwrite } = decode(transaction, recorded);
@@ -167,6 +166,6 @@ const everyFile = ({ files, indexFolders }: Manifest): readonly FileReference[] 
 const keyOf = ({ kind, path, baseId, sizeBytes }: FileReference): string =>
   JSON.stringify([kind, path, baseId ?? null, sizeBytes ?? null]);
 
-/** Relative, and of the names that programs of Lance give to files. */
+/** It is relative, and of the names that programs of Lance give to files. */
 const isPlainPath = (path: string): boolean =>
   path.length <= 1_024 && path.split('/').every((segment) => /^[\w.=-]+$/.test(segment) && !/^\.+$/.test(segment));

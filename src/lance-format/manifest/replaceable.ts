@@ -1,4 +1,4 @@
-/** Which tables this package makes a version of: those of which it knows all that the manifest says. */
+/** This package makes a version of tables of which it knows all that the manifest says. */
 import { field, fragment, manifest } from '../messages.ts';
 import { type Decoded, decode, edit, fieldOtherThan } from '../protobuf.ts';
 import { indexesIn, nameOfIndex } from './parse-manifest.ts';
@@ -9,7 +9,7 @@ export class NotReplaceable extends Error {
   override readonly name = 'NotReplaceable';
 }
 
-/** For a `catch`: the answer where the error is `NotReplaceable`; any other error it throws again. */
+/** A `catch` gives the answer where the error is `NotReplaceable`; any other error is thrown again. */
 export function ifNotReplaceable<Answer>(error: unknown, answer: Answer): Answer {
   if (error instanceof NotReplaceable) return answer;
   throw error;
@@ -23,7 +23,7 @@ const knownFlags = deletionFilesFlag | rowIdsFlag | 4n | 8n | basePathsFlag;
 const numbersOf = (names: readonly (keyof typeof fragment.fields)[]): readonly number[] =>
   names.map((name) => fragment.fields[name].number);
 
-/** Of a fragment: all but identifiers of rows and versions of rows in files of their own, overlays, and what is newer. */
+/** They are all of a fragment but identifiers and versions of rows in files of their own, overlays, and what is newer. */
 const knownOfFragment = numbersOf(['id', 'files', 'deletionFile', 'physicalRows']);
 const knownWithRowIds = [...knownOfFragment, ...numbersOf(['rowIds', 'updatedAtVersions', 'createdAtVersions'])];
 
@@ -36,7 +36,7 @@ export interface Replaceable extends Decoded<typeof manifest> {
   readonly hasRowIds: boolean;
 }
 
-/** `indexes`: the index section. */
+/** `indexes` is the index section. */
 export function requireReplaceable(message: Uint8Array, indexes: Uint8Array | undefined): Replaceable {
   const known = decode(manifest, message);
   const { version = 0, readerFlags = 0n, writerFlags = 0n, fragments = [], fields = [] } = known;

@@ -1,5 +1,5 @@
 /**
- * What a table with stable row ids keeps of each row: its id, which an update leaves as it is, and the versions that created it and
+ * A table with stable row ids keeps this of each row: its id, which an update leaves as it is, and the versions that created it and
  * last changed it. A fragment has one sequence for each of these, in the order of its rows, deleted ones included. One that is not of as
  * many numbers as the fragment has rows is `MalformedFile`.
  */
@@ -10,20 +10,20 @@ import { fragmentId, sectionsOf } from './parse-manifest.ts';
 
 export interface RowIdentity {
   readonly id: number;
-  /** The version that created it. */
+  /** This version created it. */
   readonly createdAt: number;
 }
 
-/** A row, by its fragment and its place there. */
+/** A row is known by its fragment and its place there. */
 export interface RowPlace {
   readonly fragment: number;
   readonly offset: number;
 }
 
-/** The flag of a table whose rows have ids of their own. */
+/** A table whose rows have ids of their own has it. */
 export const rowIdsFlag = 2n;
 
-/** The rows of one fragment. */
+/** It knows the rows of one fragment. */
 export class FragmentIdentities {
   readonly #ids: Sequence<NumberSegment>;
   readonly #createdAt: Sequence<VersionRun> | undefined;
@@ -35,7 +35,7 @@ export class FragmentIdentities {
     this.#createdAt = createdAtVersions && new Sequence(runsOf(createdAtVersions), physicalRows);
   }
 
-  /** Above all ids. */
+  /** It is above all ids. */
   get end(): number {
     return this.#ids.segments.reduce((most, each) => Math.max(most, each.end()), 0);
   }
@@ -61,7 +61,7 @@ export function requireIdentities(encoded: Uint8Array, nextRowId: number): void 
   if (end > nextRowId) throw new MalformedFile(`fragment ${id} has a row id that is yet to be given`);
 }
 
-/** The identities of rows of some fragments, each read when one of its rows is asked for. */
+/** It has the identities of rows of some fragments, each read when one of its rows is asked for. */
 class RowIdentities {
   readonly #fragments: ReadonlyMap<number, Uint8Array>;
   readonly #read = new Map<number, FragmentIdentities>();
@@ -83,7 +83,7 @@ class RowIdentities {
 }
 
 /**
- * What the versions of a dataset keep of their rows, and the first id that the last of them has not given; undefined where rows are
+ * Gives what the versions of a dataset keep of their rows, and the first id that the last of them has not given; undefined where rows are
  * known by their addresses.
  */
 export function identitiesIn(
@@ -95,7 +95,7 @@ export function identitiesIn(
   return { rows: new RowIdentities(known.flatMap(({ fragments = [] }) => fragments)), nextRowId };
 }
 
-/** A version, by its manifest. */
+/** The manifest of a version says this. */
 interface TableOfRows {
   readonly hasRowIds: boolean;
   readonly fragments: readonly Uint8Array[];
@@ -104,7 +104,7 @@ interface TableOfRows {
 }
 
 /**
- * New fragments with what the table keeps of its rows, whatever the dataset kept where they were staged. `updated` is where each row
+ * Gives new fragments what the table keeps of its rows, whatever the dataset kept where they were staged. `updated` is where each row
  * was, undefined for one that is new. A row keeps its id, as the engine has it, and a new one gets the next.
  */
 export function identified<Added extends { readonly bytes: Uint8Array; readonly rows: number }>(
@@ -131,7 +131,7 @@ export function identified<Added extends { readonly bytes: Uint8Array; readonly 
   return { added: withIds, nextRowId: next };
 }
 
-/** A fragment whose rows have these identities, and were changed by this version. */
+/** Gives the rows of a fragment these identities; this version has changed them. */
 function withIdentities(encoded: Uint8Array, identities: readonly RowIdentity[], updatedAt: number): Buffer {
   return edit(fragment, encoded, {
     rowIds: encodeNumbers(identities.map(({ id }) => id)),
@@ -140,7 +140,7 @@ function withIdentities(encoded: Uint8Array, identities: readonly RowIdentity[],
   });
 }
 
-/** A fragment of new rows, with ids from this one on. */
+/** Gives the new rows of a fragment ids from this one on. */
 function withNewIds(encoded: Uint8Array, firstId: number, version: number): Buffer {
   const { physicalRows = 0 } = decode(fragment, encoded, ['physicalRows']);
   const versions = encodeRuns([{ count: physicalRows, version }]);
@@ -151,7 +151,7 @@ function withNewIds(encoded: Uint8Array, firstId: number, version: number): Buff
   });
 }
 
-/** A fragment in which no row counts as created or changed by a later version than this one. */
+/** Makes a fragment one in which no row counts as created or changed by a later version than this one. */
 export function withVersionsUpTo(encoded: Uint8Array, last: number): Uint8Array {
   const runs = (run: Uint8Array): Uint8Array => {
     const { version = 0 } = decode(rowVersionRun, run, ['version']);
@@ -161,7 +161,7 @@ export function withVersionsUpTo(encoded: Uint8Array, last: number): Uint8Array 
   return editEach(fragment, encoded, { createdAtVersions: upToLast, updatedAtVersions: upToLast });
 }
 
-/** A fragment in which rows have other identities, by the ids that they have so far, in ascending order. */
+/** Gives rows of a fragment other identities, by the ids that they have so far, in ascending order. */
 export function withOtherIdentities(encoded: Uint8Array, others: ReadonlyMap<number, RowIdentity>): Uint8Array {
   const { physicalRows = 0 } = decode(fragment, encoded, ['physicalRows']);
   const rows = new FragmentIdentities(encoded);
@@ -175,7 +175,7 @@ export function withOtherIdentities(encoded: Uint8Array, others: ReadonlyMap<num
   });
 }
 
-/** The fragment as one of a table whose rows are known by their addresses. */
+/** Makes the fragment one of a table whose rows are known by their addresses. */
 export const withoutIdentities = (encoded: Uint8Array): Buffer =>
   edit(fragment, encoded, { rowIds: undefined, createdAtVersions: undefined, updatedAtVersions: undefined });
 

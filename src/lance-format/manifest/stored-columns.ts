@@ -1,5 +1,5 @@
 /**
- * Bounds on the columns of a version that another program has written: native code that reads its manifest goes down into each
+ * The columns of a version that another program has written have bounds: native code that reads its manifest goes down into each
  * column by recursion, makes room for as many values as a list of fixed size has, and ends the whole process where that fails. They are
  * the bounds of a create (`arrow/schema/read-schema.ts`), which sees the same columns as Arrow's.
  */
@@ -21,7 +21,7 @@ const mostTypeBytes = 1_024;
 const mostValues = 2 ** 31;
 const known = ['name', 'id', 'parentId', 'logicalType'] as const;
 const noParent = 2n ** 64n - 1n;
-/** Which Lance 13 writes, and the engine panics on: the parts of a type are separated by colons. */
+/** Lance 13 writes it, and the engine panics on it: the parts of a type are separated by colons. */
 const fixedOffset = /timestamp:\w+:[+-]\d\d:\d\d(?::|$)/;
 
 /** Throws `UnboundedColumns`, and `MalformedFile`. */

@@ -1,16 +1,15 @@
 /**
- * Tags: a dataset has one JSON file for each, which names a version of main or of a branch. The engine reads and writes the same
+ * A dataset has one JSON file for each tag, which names a version of main or of a branch. The engine reads and writes the same
  * files.
  */
 import { join } from 'node:path';
 import { MalformedFile } from '../protobuf.ts';
 
 export interface TagContent {
-  /** undefined is main. */
   readonly branch: string | undefined;
   readonly version: number;
   readonly manifestBytes: number;
-  /** RFC 3339; undefined in tags of earlier releases of Lance. */
+  /** It is of RFC 3339; tags of earlier releases of Lance have none. */
   readonly createdAt: string | undefined;
   readonly updatedAt: string | undefined;
   readonly metadata: Readonly<Record<string, string>>;
@@ -23,7 +22,7 @@ const suffix = '.json';
 export const tagFile = (datasetPath: string, name: string): string =>
   join(tagFolder(datasetPath), `${encodeURIComponent(name)}${suffix}`);
 
-/** In a file of this name. undefined for a file of another kind, or without a content. Throws `MalformedFile`. */
+/** Reads the tag in a file of this name; there is none in a file of another kind, or without a content. Throws `MalformedFile`. */
 export function tagIn(file: string, content: string | undefined): (TagContent & { readonly name: string }) | undefined {
   if (content === undefined || !file.endsWith(suffix)) return undefined;
   return { name: nameOf(file), ...parseTag(content) };

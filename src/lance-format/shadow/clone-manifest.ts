@@ -6,7 +6,7 @@ import { decode, edit } from '../protobuf.ts';
 import { fragmentWith, indexesWith } from './shadow-manifest.ts';
 
 /**
- * The first version of a dataset that has all files of another's version in folders of its own: under the same number and names, so
+ * Makes the first version of a dataset that has all files of another's version in folders of its own: under the same number and names, so
  * that deletion vectors and indexes keep the versions they are from. Throws `NotReplaceable` for a table whose manifest would say
  * something wrong there.
  */

@@ -1,5 +1,5 @@
 /**
- * Versions of a dataset that are made of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
+ * It makes versions of a dataset of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
  * the transaction, as the engine would have written them for the original, and the files to move.
  */
 
@@ -34,17 +34,17 @@ import { composedTransaction, liftedTransaction } from './recorded-transaction.t
 import { baseIdIn, fragmentWith, indexesWith } from './shadow-manifest.ts';
 
 interface LiftRequest extends VersionIdentity {
-  /** Manifest of the version that the shadow was made of. */
+  /** The shadow was made of this manifest. */
   readonly original: Buffer;
-  /** The newest manifest of the shadow. */
+  /** It is the newest manifest of the shadow. */
   readonly result: Buffer;
-  /** The transactions of the shadow's own versions, oldest first. */
+  /** They are the transactions of the shadow's own versions, oldest first. */
   readonly steps: readonly Uint8Array[];
-  /** What rows have in place of the ids that the shadow gave them, in ascending order: they took the place of others. */
+  /** Rows have them in place of the ids that the shadow gave them, in ascending order: they took the place of others. */
   readonly identities?: ReadonlyMap<number, RowIdentity>;
 }
 
-/** A file or folder to be moved, by its paths relative to the shadow and to the original. */
+/** A file or folder is to be moved; its paths are relative to the shadow and to the original. */
 export interface LiftedFile {
   readonly from: string;
   readonly to: string;
@@ -54,7 +54,7 @@ export interface LiftedVersion extends NewVersion {
   readonly files: readonly LiftedFile[];
 }
 
-/** The next version of the original. */
+/** Makes the next version of the original. */
 export function liftedVersion(request: LiftRequest): LiftedVersion {
   const { original, result, steps, transactionId, identities = new Map() } = request;
   const { message } = sectionsOf(original);
@@ -100,7 +100,7 @@ export function liftedVersion(request: LiftRequest): LiftedVersion {
 const liftedFlags = (before = 0n, after = 0n): bigint | undefined =>
   (after & ~basePathsFlag) | (before & basePathsFlag) || undefined;
 
-/** The files of a fragment that the engine wrote in the shadow. */
+/** Finds the files of a fragment that the engine wrote in the shadow. */
 function filesOf(encoded: Uint8Array, readVersion: number): readonly LiftedFile[] {
   const { id = 0, files = [], deletionFile: deletions } = decode(fragment, encoded);
   const moved: LiftedFile[] = [];
@@ -114,7 +114,7 @@ function filesOf(encoded: Uint8Array, readVersion: number): readonly LiftedFile[
   return baseId === undefined ? [...moved, { from: name(from), to: name(Math.min(from, readVersion)) }] : moved;
 }
 
-/** The engine wrote the files of this index in the shadow. */
+/** Finds the folder of an index that the engine wrote in the shadow. */
 function indexFolders(encoded: Uint8Array): readonly LiftedFile[] {
   const { baseId, uuid: identifier } = decode(index, encoded);
   if (baseId !== undefined) return [];
@@ -122,25 +122,25 @@ function indexFolders(encoded: Uint8Array): readonly LiftedFile[] {
   return [{ from: folder, to: folder }];
 }
 
-/** An index that the engine built in a shadow. */
+/** The engine built the index in a shadow. */
 interface BuiltIndex {
-  /** The newest manifest of the shadow. */
+  /** It is the newest manifest of the shadow. */
   readonly shadow: Buffer;
   readonly name: string;
-  /** Version of the dataset that the shadow was made of. */
+  /** The shadow was made of this version. */
   readonly builtFrom: number;
-  /** Written among the hints of a vector index. */
+  /** They are written among the hints of a vector index. */
   readonly hints?: Readonly<Record<string, string>> | undefined;
-  /** The ids of fragments of which the index says something wrong by now, so that it does not cover them. */
+  /** The index says something wrong of these fragments by now, so that it does not cover them. */
   readonly changed?: ReadonlySet<number>;
 }
 
-/** The index of a name that the engine built, each segment as it is encoded. */
+/** Finds the index of a name that the engine built, each segment as it is encoded. */
 export const builtSegments = (shadow: Buffer, name: string): readonly Uint8Array[] =>
   indexesIn(sectionsOf(shadow).indexes).filter((each) => nameOfIndex(each) === name);
 
 /**
- * The version with an index more, or another one of the same name: what the engine commits for `createIndex`. `head` may be a
+ * Makes the version with an index more, or another one of the same name: what the engine commits for `createIndex`. `head` may be a
  * later version than the index was built from: readers do not use the index for fragments that it does not cover.
  * Throws `NotReplaceable` for a table that this package writes no version of.
  */
@@ -177,7 +177,7 @@ function withHints(encoded: Uint8Array, hints: Readonly<Record<string, string>>)
   return editEach(index, encoded, { details: (each) => editEach(indexDetails, each, { value: withAdded }) });
 }
 
-/** The only version of a new dataset, of all rows that the engine appended to one in another folder. */
+/** Makes the only version of a new dataset, of all rows that the engine appended to one in another folder. */
 export function firstVersion({ result, steps, ...identity }: Omit<LiftRequest, 'original'>): NewVersion {
   const { message } = sectionsOf(result);
   const fragments = (decode(manifest, message).fragments ?? []).map(ofFirstVersion);
@@ -200,7 +200,7 @@ function ofFirstVersion(encoded: Uint8Array): Uint8Array {
 }
 
 /**
- * The version whose rows and columns are all those of a dataset in another folder, `staged`, with any number of fragments. Settings
+ * Makes the version whose rows and columns are all those of a dataset in another folder, `staged`, with any number of fragments. Settings
  * stay, indexes go. The new fragments have ids that no other ever had, where the engine begins at 0 again: no row address of
  * before has a row. Throws `NotReplaceable` for a table that this package writes no version of.
  */

@@ -1,5 +1,5 @@
 /**
- * What a lifted version records as its transaction. Other programs that began at the version before resolve their conflicts by
+ * It makes what a lifted version records as its transaction. Other programs that began at the version before resolve their conflicts by
  * it: a record that says too little would let one of them commit on top of what it has not seen (docs/design/shadows-and-workers.md).
  */
 
@@ -26,19 +26,19 @@ import { type BaseChange, fragmentWith, indexWith } from './shadow-manifest.ts';
 
 type TransactionIdentity = Required<Pick<Decoded<typeof transaction>, 'readVersion' | 'uuid'>>;
 
-/** Encoded parts of a version. */
+/** The parts of a version are encoded. */
 interface StoredParts {
   readonly fragments: readonly Uint8Array[];
   readonly indexes: readonly Uint8Array[];
   readonly fields: readonly Uint8Array[];
 }
 
-/** A version as the original will have it. */
+/** The original will have the version so. */
 interface LiftedParts extends StoredParts {
   readonly schemaMetadata: readonly Uint8Array[];
 }
 
-/** The engine's own, of the only step. */
+/** It is the engine's own, of the only step. */
 export function liftedTransaction(
   identity: TransactionIdentity,
   step: Uint8Array | undefined,
@@ -60,9 +60,9 @@ export function liftedTransaction(
   });
 }
 
-/** Operations of the engine that change rows, and nothing else. */
+/** These operations of the engine change rows, and nothing else. */
 const ofRows: ReadonlySet<LanceOperation> = new Set(['append', 'delete', 'update']);
-/** Operations of columns and metadata that leave all rows as they are. */
+/** These operations of columns and metadata leave all rows as they are. */
 const ofColumns: ReadonlySet<LanceOperation> = new Set(['merge', 'project', 'updateConfig']);
 
 /** Restoring is of versions, which are others in a shadow; what is not known here may be anything. */
@@ -72,7 +72,7 @@ function requireLiftable(operation: LanceOperation | undefined): void {
 }
 
 /**
- * Of several steps, the operation with which every change of another program conflicts that could be wrong on top of the result:
+ * Several steps become the operation with which every change of another program conflicts that could be wrong on top of the result:
  *
  * - rows only: Update, as one step of the engine would. It can list the keys that one step inserted, so not where several did;
  * - indexes only: CreateIndex;
@@ -150,7 +150,7 @@ function contentOf(encoded: Uint8Array): string {
   return JSON.stringify([paths, deletions && String(decode(deletionFile, deletions).id ?? 0n)]);
 }
 
-/** An update that says what the result has other than the original. */
+/** The update says what the result has other than the original. */
 function composedUpdate(
   identity: TransactionIdentity,
   updates: readonly Decoded<typeof update>[],

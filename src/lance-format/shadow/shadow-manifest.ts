@@ -21,7 +21,7 @@ import {
 } from '../messages.ts';
 import { type Decoded, decode, edit, editEach, encode } from '../protobuf.ts';
 
-/** The base id that the files of the original have in its shadow. */
+/** The files of the original have this base id in its shadow. */
 export const baseIdIn = ({ basePaths = [] }: Pick<Decoded<typeof manifest>, 'basePaths'>): number =>
   basePaths.reduce((next, each) => Math.max(next, (decode(basePath, each).id ?? 0) + 1), 0);
 
@@ -30,7 +30,7 @@ interface ShadowRequest {
   readonly folder: string;
   /** The shadow has it: it is not less than the original's, and greater than any that its folder had. */
   readonly version: number;
-  /** Ids of fragments: the shadow has these and no others, and no indexes. Such a shadow is not lifted. */
+  /** The shadow has the fragments of these ids and no others, and no indexes. Such a shadow is not lifted. */
   readonly only?: ReadonlySet<number>;
   /**
    * Columns of JSON are bytes there, which the engine copies as they are. As JSON it reads them as texts, and refuses to write one that
@@ -38,7 +38,7 @@ interface ShadowRequest {
    */
   readonly hasJsonAsBytes?: boolean;
   /**
-   * Names of columns: the shadow has these and no others, no indexes, and no ids of rows, so that the engine takes rows by their
+   * The shadow has the columns of these names and no others, no indexes, and no ids of rows, so that the engine takes rows by their
    * addresses. Such a shadow is not lifted.
    */
   readonly columns?: ReadonlySet<string>;
@@ -83,7 +83,7 @@ function jsonAsBytes(encoded: Uint8Array): Uint8Array {
   return edit(field, encoded, { logicalType: 'large_binary', extensionName: undefined, metadata: others });
 }
 
-/** The shadow with the columns as the original has them. */
+/** Gives the shadow the columns as the original has them. */
 export function withOwnColumns(shadow: Buffer, original: Buffer): Buffer {
   const { message, indexes, transaction } = sectionsOf(shadow);
   const { fields = [] } = decode(manifest, sectionsOf(original).message, ['fields']);
@@ -91,7 +91,7 @@ export function withOwnColumns(shadow: Buffer, original: Buffer): Buffer {
 }
 
 /**
- * A proposed version as one of a dataset of its own, to see whether it can be read before it is a version: with the files of the branch
+ * Makes a proposed version one of a dataset of its own, to see whether it can be read before it is a version: with the files of the branch
  * in `folder` where they are, of the fragments `only`, and otherwise what its writer wrote, whatever that is.
  */
 export function trialManifest(proposed: Buffer, folder: string, only: ReadonlySet<number>): Buffer {
@@ -109,7 +109,7 @@ export function trialManifest(proposed: Buffer, folder: string, only: ReadonlySe
   return manifestFileOf({ message: trial, indexes: indexes && indexesWith(change, indexes), transaction }, proposed);
 }
 
-/** Files of fragments and indexes under another base path. A file without a base id is in the folder of its own dataset. */
+/** It puts files of fragments and indexes under another base path. A file without a base id is in the folder of its own dataset. */
 export interface BaseChange {
   /** Files with this base id get the other; all others keep theirs. */
   readonly from: number | undefined;

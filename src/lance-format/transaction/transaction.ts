@@ -1,5 +1,5 @@
 /**
- * What commits did to rows and to their addresses, by their transactions (Lance's `protos/transaction.proto`). A transaction is
+ * It finds what commits did to rows and to their addresses, by their transactions (Lance's `protos/transaction.proto`). A transaction is
  * in the manifest of the version it made or, from writers that do not repeat it there, in a file that the manifest names.
  *
  * Most commits delete rows in fragments and bring new fragments, which two manifests tell. A compaction says in its transaction
@@ -18,9 +18,9 @@ export type LanceOperation =
   | Exclude<keyof Decoded<typeof transaction>, 'readVersion' | 'uuid' | 'properties'>
   | 'unknown';
 
-/** Operations that neither change nor move a row. The first also drops indexes; the last changes settings. */
+/** These operations neither change nor move a row. The first also drops indexes; the last changes settings. */
 const keepingAddresses: ReadonlySet<LanceOperation> = new Set(['createIndex', 'reserveFragments', 'updateConfig']);
-/** Operations that write no column anew, so it is known where each row is. An update may write columns anew. */
+/** These operations write no column anew, so it is known where each row is. An update may write columns anew. */
 const keepingColumns: ReadonlySet<LanceOperation> = keepingAddresses.union(new Set(['append', 'delete', 'rewrite']));
 
 /** Each version costs the reading of its manifest; past so many, working out what changed costs less. */
@@ -28,7 +28,7 @@ const mostVersions = 64;
 /** Past so many versions, reading the keys of a table again costs less. */
 export const mostVersionsFollowed = 1_024;
 
-/** Whether no commit changed a row or, as a compaction does, its address. */
+/** Says whether no commit changed a row or, as a compaction does, its address. */
 export const keepsEveryAddress = (versionsFolder: string, after: number, through: number): boolean =>
   transactionsBetween(versionsFolder, after, through)
     .map((each) => readable(() => each && operationOf(each)))
@@ -43,7 +43,7 @@ function readable<Result>(read: () => Result): Result | undefined {
   }
 }
 
-/** Of each version after `after` up to `through`, oldest first; undefined for one that cannot be read, or for all at once. */
+/** Reads that of each version after `after` up to `through`, oldest first; undefined is one that cannot be read, or all at once. */
 export function transactionsBetween(
   versionsFolder: string,
   after: number,
@@ -66,13 +66,13 @@ function transactionOf(versionsFolder: string, manifest: Buffer): Uint8Array | u
   return readFileSync(join(dirname(versionsFolder), '_transactions', stored));
 }
 
-/** Who made a version, and what that program noted of it. */
+/** They say who made a version, and what that program noted of it. */
 interface TransactionFacts {
   readonly id: string;
   readonly properties: Readonly<Record<string, string>>;
 }
 
-/** undefined where the version or its transaction is not there. */
+/** Answers undefined where the version or its transaction is not there. */
 export function transactionFacts(versionsFolder: string, version: number): TransactionFacts | undefined {
   const encoded = readTransaction(versionsFolder, version);
   if (encoded === undefined) return undefined;
@@ -86,9 +86,9 @@ export function transactionFacts(versionsFolder: string, version: number): Trans
 
 export interface RewrittenFragment {
   readonly id: number;
-  /** Deleted ones included. */
+  /** Deleted ones are among them. */
   readonly rows: number;
-  /** Tells one deletion vector from another; undefined for none. */
+  /** It tells one deletion vector from another. */
   readonly deletionsId: bigint | undefined;
 }
 
@@ -98,7 +98,7 @@ export interface RewriteGroup {
 }
 
 /**
- * The groups of a compaction, none for others; undefined where it is not known afterwards which row is where. `only`: the other
+ * Gives the groups of a compaction, none for others; undefined where it is not known afterwards which row is where. `only`: the other
  * fragments are of no interest.
  */
 export function rewriteGroupsOf(encoded: Uint8Array, only?: ReadonlySet<number>): readonly RewriteGroup[] | undefined {
@@ -109,10 +109,10 @@ export function rewriteGroupsOf(encoded: Uint8Array, only?: ReadonlySet<number>)
   return compaction === undefined ? [] : (decode(rewrite, compaction).groups ?? []).map(readGroup);
 }
 
-/** Operations after which no deleted row is there again, and fragments keep their ids. */
+/** After these operations no deleted row is there again, and fragments keep their ids. */
 const keepingDeletions: ReadonlySet<LanceOperation> = keepingColumns.union(new Set(['update', 'merge', 'project']));
 
-/** Whether no row that was deleted before is there again. False if that is not known. */
+/** Says whether no row that was deleted before is there again; false if that is not known. */
 export function keepsDeletions(encoded: Uint8Array): boolean {
   const operation = operationOf(encoded);
   return operation !== undefined && keepingDeletions.has(operation);
@@ -137,7 +137,7 @@ function readFragment(encoded: Uint8Array): RewrittenFragment {
 
 const firstOperation = 100;
 
-/** What a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */
+/** Says what a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */
 export function operationOf(encoded: Uint8Array): LanceOperation | undefined {
   const { readVersion, uuid, properties, ...operations } = decode(transaction, encoded);
   const [name] = Object.keys(operations) as LanceOperation[];
@@ -145,24 +145,24 @@ export function operationOf(encoded: Uint8Array): LanceOperation | undefined {
 }
 
 /**
- * Whether another program began to commit on top of version `version` or a later one. The engine writes a transaction into a file
+ * Says whether another program began to commit on top of version `version` or a later one. The engine writes a transaction into a file
  * of its own, named `<version it builds on>-<uuid>.txn`, and only then the manifest: without such a file there is no commit,
  * nor one that is about to appear. It may say yes once too often: what made a branch names the branch's first version.
  */
 export const hasTransactionOn = (versionsFolder: string, version: number): boolean =>
   namesIn(join(dirname(versionsFolder), '_transactions')).some((name) => Number.parseInt(name, 10) >= version);
 
-/** What the engine made in a folder that it has for itself. Every version there is readable. */
+/** The engine made it in a folder that it has for itself. Every version there is readable. */
 export interface PrivateChanges {
   readonly version: number;
-  /** The path of the newest manifest. */
+  /** It is the path of the newest manifest. */
   readonly path: string;
   readonly result: Buffer;
-  /** The transactions, oldest first. */
+  /** The oldest is first. */
   readonly steps: readonly Uint8Array[];
 }
 
-/** What was made after `since`. `version` is the newest one. */
+/** Reads what was made after `since`. `version` is the newest one. */
 export function changesIn(versionsFolder: string, since: number, version: number): PrivateChanges {
   const found = readManifest(versionsFolder, version);
   if (found === undefined) throw new MalformedFile('no manifest where the engine made a version');

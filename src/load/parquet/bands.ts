@@ -1,19 +1,22 @@
-/** Columns of a row group side by side, in batches of the same rows. Long columns are read by their pages, so that none is held whole. */
+/**
+ * It reads columns of a row group side by side, in batches of the same rows. Long columns are read by their pages, so that none is held
+ * whole.
+ */
 import type { RecordBatch, readParquet } from 'parquet-wasm/node';
 import { invalidInput } from '../../kernel/errors.ts';
 import { freeMemory } from '../free-memory.ts';
 import { type Chunk, inFile, type LeafPages, type ParquetFooter, type RowGroup } from './footer.ts';
 import { type ChunkPage, canUnpack, pagesOfChunk } from './pages.ts';
 
-/** As many rows as of other files. */
+/** A batch has as many rows as of other files. */
 const mostRowsOfBatch = 16_384;
 /** Rows that are so wide are fewer. */
 const mostBytesOfBatch = 8 << 20;
 /** A row group that is no larger is read at once. */
 const smallGroupBytes = 4 << 20;
-/** And a column of a larger one. */
+/** So is a column of a larger one. */
 const smallColumnBytes = 512 << 10;
-/** What is decoded of a long column at once. */
+/** So much of a long column is decoded at once. */
 const stretchBytes = 2 << 20;
 const mostBatchesOfStretch = 8;
 
@@ -21,7 +24,7 @@ const mostBatchesOfStretch = 8;
 interface Band {
   readonly first: number;
   readonly end: number;
-  /** The only column, where it is read by its pages. */
+  /** It is the only column, where that is read by its pages. */
   readonly long: ParquetFooter['columns'][number] | undefined;
 }
 
@@ -31,7 +34,7 @@ interface ParquetSource {
   readonly decode: typeof readParquet;
 }
 
-/** The batches of each band; all bands cut their rows at the same places. */
+/** Gives the batches of each band; all bands cut their rows at the same places. */
 export function bandsOf(source: ParquetSource, group: RowGroup): readonly Generator<RecordBatch, void>[] {
   const rowsOfBatch = rowsOfBatchIn(group);
   return bandsIn(source.footer, group).map((band) =>
@@ -111,7 +114,7 @@ function* longColumn(
   }
 }
 
-/** The pages that have some rows, of rows that go on from where the last ended. */
+/** It holds the pages that have some rows, of rows that go on from where the last ended. */
 class Stretches {
   readonly #pages: Iterator<ChunkPage, void>;
   #held: readonly ChunkPage[] = [];
@@ -142,7 +145,7 @@ class Stretches {
   }
 }
 
-/** Or the end of the last of them. */
+/** A page that begins with the end of the last of them counts too. */
 const hasRowsBefore = ({ rowsBefore, isContinuation }: ChunkPage, end: number): boolean =>
   rowsBefore < end || (rowsBefore === end && isContinuation);
 

@@ -1,6 +1,6 @@
 /**
- * The footer of a Parquet file, and small files made of parts of it: some of its columns, and of those some pages, which the decoder
- * reads as if they were all there is.
+ * It reads the footer of a Parquet file, and makes small files of parts of it: some of its columns, and of those some pages, which the
+ * decoder reads as if they were all there is.
  */
 import { readSync } from 'node:fs';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
@@ -13,18 +13,18 @@ const magic = Buffer.from('PAR1');
 const repeated = 2;
 const keyOfArrowSchema = 'ARROW:schema';
 
-/** A column of the table, which may have several leaves. */
+/** A column of the table may have several leaves. */
 interface ParquetColumn {
-  /** Its elements of the schema, itself first. */
+  /** These are its elements of the schema, itself first. */
   readonly elements: readonly Thrift[];
-  /** The first of its leaves in the file, and how many there are. */
+  /** They say which leaf of the file is its first, and how many it has. */
   readonly firstLeaf: number;
   readonly leaves: number;
-  /** How many of its elements are lists. */
+  /** So many of its elements are lists. */
   readonly repetitions: number;
 }
 
-/** The values of one leaf in one row group. */
+/** A chunk has the values of one leaf in one row group. */
 export interface Chunk {
   readonly metadata: Thrift;
   readonly codec: number;
@@ -41,18 +41,17 @@ export interface RowGroup {
   readonly chunks: readonly Chunk[];
 }
 
-/** Bytes that are where they are until a small file takes them. */
+/** The bytes stay where they are until a small file takes them. */
 export interface BytesToCopy {
   readonly length: number;
   copyTo(target: Buffer): void;
 }
 
-/** Pages of a leaf for a small file. */
+/** A small file gets these pages of a leaf. */
 export interface LeafPages {
   readonly chunk: Chunk;
   /** The pages are packed with what has this number. */
   readonly codec: number;
-  /** Empty where there is none. */
   readonly dictionary: readonly BytesToCopy[];
   readonly data: readonly BytesToCopy[];
 }
@@ -84,12 +83,12 @@ export class ParquetFooter {
     return fields === undefined || (fields !== 'damaged' && fields.length === this.columns.length);
   }
 
-  /** A file without rows, which has all columns and what is said of them. */
+  /** Makes a file without rows, which has all columns and what is said of them. */
   emptyFile(): Buffer {
     return fileOf(this.#metadata.only(1, 2, 5, 6).withInt64(3, 0).withStructs(4, []), []);
   }
 
-  /** A file of the columns from `first` to before `end`, with one row group of at most so many rows. */
+  /** Makes a file of the columns from `first` to before `end`, with one row group of at most so many rows. */
   fileOf(first: number, end: number, rows: number, leaves: readonly LeafPages[]): Buffer {
     const isWhole = first === 0 && end === this.columns.length;
     const [root = Thrift.empty] = this.#metadata.structs(2);
@@ -109,7 +108,7 @@ export class ParquetFooter {
   }
 }
 
-/** So many bytes of the file, or those up to its end. */
+/** Reads so many bytes of the file, or those up to its end. */
 export function bytesAt(file: number, offset: number, length: number): Buffer {
   const bytes = Buffer.allocUnsafeSlow(length);
   return bytes.subarray(0, readInto(bytes, file, offset));
@@ -211,7 +210,7 @@ export function sizeOf(struct: Thrift, id: number): number {
   return size;
 }
 
-/** The fields that Arrow's writers keep beside the schema of Parquet, of types that it cannot say; `damaged` where they cannot be read. */
+/** Arrow's writers keep their fields beside the schema of Parquet, which cannot say all types; `damaged` are those that cannot be read. */
 function arrowFieldsOf(metadata: Thrift): readonly FlatTable[] | 'damaged' | undefined {
   const entry = metadata.structs(5).find((each) => each.bytes(1)?.toString() === keyOfArrowSchema);
   if (entry === undefined) return undefined;

@@ -1,4 +1,6 @@
-/** Batches of the same rows with some columns each as one with all of them, byte for byte as the decoder makes it of all at once. */
+/**
+ * It joins batches of the same rows, with some columns each, to one with all of them, byte for byte as the decoder makes it of all at once.
+ */
 import { Builder } from 'flatbuffers';
 import { type BatchBuffers, openBatch, openDictionary } from '../../arrow/column/batch-buffers.ts';
 import { addPairs, type NumberPair } from '../../arrow/column/batch-plan.ts';
@@ -58,7 +60,7 @@ interface HeadToWrite {
   readonly id: number | undefined;
 }
 
-/** The fields in the order of the decoder. */
+/** The fields stand in the order of the decoder. */
 function headOf({ length, nodes, buffers, bodyLength, id }: HeadToWrite): Buffer {
   const builder = new Builder();
   const ofBuffers = addPairs(builder, buffers);

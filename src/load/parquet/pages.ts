@@ -1,4 +1,4 @@
-/** The pages of one leaf in one row group, and which rows each of them has. */
+/** It finds the pages of one leaf in one row group, and which rows each of them has. */
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from 'node:zlib';
 import { snappyUncompress } from 'hyparquet';
 import { decodeLz4Block } from '../../arrow/column/lz4-frame.ts';
@@ -9,7 +9,7 @@ import { type BytesToCopy, bytesAt, type Chunk, inFile, inMemory, sizeOf } from 
 import { EndsEarly, Thrift } from './thrift.ts';
 
 export interface ChunkPage {
-  /** Rows that begin before it, and those that begin in it. */
+  /** So many rows begin before it, and so many in it. */
   readonly rowsBefore: number;
   readonly rows: number;
   /** It begins with the rest of a row. */
@@ -24,11 +24,10 @@ interface PagesOfChunk {
   readonly dictionary: readonly BytesToCopy[];
   /** The pages are packed with what has this number. */
   readonly codec: number;
-  /** Those with rows, in their order. */
+  /** They have the rows, in their order. */
   readonly rest: Iterator<ChunkPage, void>;
 }
 
-/** Kinds of pages, by their numbers. */
 const kinds = { data: 0, dictionary: 2, dataV2: 3 } as const;
 const runLengths = 3;
 const notPacked = 0;
@@ -145,10 +144,10 @@ function withHeader(header: Thrift, content: readonly Uint8Array[]): readonly By
   return [about.written(), ...content].map(inMemory);
 }
 
-/** One more value in front, which begins a row and has nothing: the run of one zero. */
+/** The run of one zero is one more value in front, which begins a row and has nothing. */
 const extraLevel = Buffer.of(2, 0);
 
-/** The content of such a page: how values repeat, which are there, and the values, the first two behind their lengths. */
+/** The content of such a page says how values repeat and which are there, both behind their lengths, and then has the values. */
 function countedPage(file: number, page: FoundPage, chunk: Chunk, repetitions: number): Omit<ChunkPage, 'rowsBefore'> {
   const about = page.header.struct(5);
   if (about === undefined) throw invalidInput('a page does not say what it has');
@@ -174,7 +173,7 @@ function countedPage(file: number, page: FoundPage, chunk: Chunk, repetitions: n
   return { rows, isContinuation, bytes, free: () => freeMemory(content) };
 }
 
-/** A level for each value of a list, of which 0 begins a row. `most` is the highest of the levels. */
+/** Each value of a list has a level, of which 0 begins a row. `most` is the highest of the levels. */
 function rowsInLevels(levels: Buffer, most: number, values: number) {
   let [left, rows] = [values, 0];
   let isContinuation: boolean | undefined;
@@ -196,7 +195,7 @@ interface Run {
   zerosIn(first: number): number;
 }
 
-/** Runs of one level, and groups of eight, of `width` bits each. */
+/** There are runs of one level, and groups of eight, of `width` bits each. */
 function* runsIn(levels: Buffer, width: number): Generator<Run, void> {
   for (let at = 0; at < levels.length; ) {
     let head = 0;

@@ -4,7 +4,7 @@
  */
 import { invalidInput } from '../../kernel/errors.ts';
 
-/** The numbers of the types that are written. */
+/** These types are written, by their numbers. */
 const written = { int32: 5, int64: 6, binary: 8, list: 9, struct: 12 } as const;
 const deepest = 32;
 const longestVarint = 10;
@@ -23,7 +23,7 @@ export class Thrift {
 
   static readonly empty = new Thrift(new Map());
 
-  /** The struct that `bytes` begin with, and its length. */
+  /** Reads the struct that `bytes` begin with, and says its length. */
   static read(bytes: Buffer): { readonly struct: Thrift; readonly length: number } {
     const walk = new Walk(bytes);
     const values = new Map<number, ThriftValue>();
@@ -121,7 +121,7 @@ class Walk {
     this.#bytes = bytes;
   }
 
-  /** Up to the end of the struct. What is yielded is to be skipped before the next. */
+  /** Goes up to the end of the struct. What is yielded is to be skipped before the next. */
   *fields(): Generator<readonly [id: number, type: number]> {
     for (let id = 0; ; ) {
       const head = this.#byte();

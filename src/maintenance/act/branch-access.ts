@@ -1,5 +1,5 @@
 /**
- * How a job reaches its branch. It holds the table's lock shared, so the table can neither be dropped nor replaced, and takes the
+ * A job reaches its branch so. It holds the table's lock shared, so the table can neither be dropped nor replaced, and takes the
  * branch's lock only for what writers must not see half done: setting the recovery mark, and its commit.
  */
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
@@ -13,7 +13,7 @@ import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { BranchRef } from '../report.ts';
 
-/** What a job needs of its branch. */
+/** A job needs this of its branch. */
 export type MaintainedBranch = Snapshot & BranchHead & Upkeep;
 
 interface AccessDeps {
@@ -30,7 +30,7 @@ export class BranchAccess {
     this.#deps = deps;
   }
 
-  /** undefined if the table does not exist any more, or if another process owns it. */
+  /** Answers undefined if the table does not exist any more, or if another process owns it. */
   async onTable<Result>(
     target: BranchRef,
     work: (dataset: MaintainedBranch & Branches) => Promise<Result>,
@@ -51,7 +51,7 @@ export class BranchAccess {
     }
   }
 
-  /** As `markBranch`, for a holder of the table's shared lock; the dataset is at its newest version then. */
+  /** Marks as `markBranch` does, for a holder of the table's shared lock; the dataset is at its newest version then. */
   async mark({ table, tableId, branch }: BranchRef, dataset: Snapshot & BranchHead): Promise<void> {
     const { locks, recoveryMarks } = this.#deps;
     const release = await locks.lockBranch(table, branch, neverAborts);

@@ -28,7 +28,7 @@ interface ActionDeps {
   readonly pins: VersionPins;
 }
 
-/** The part of a report that a compaction measures. */
+/** A compaction measures this part of a report. */
 type Compacted = Pick<
   CompactionReport,
   'lockedMs' | 'isMade' | 'removedFragments' | 'removedVersions' | 'removedBytes' | 'isHeldByTag'
@@ -62,7 +62,7 @@ export class MaintenanceActions {
     ]);
   }
 
-  /** `all`: by the engine and under the lock, where this service cannot compact the branch itself. */
+  /** By `all` the engine compacts under the lock, where this service cannot compact the branch itself. */
   compact(
     target: BranchRef,
     { reason, fragments }: Omit<Compaction, 'job'>,
@@ -130,7 +130,7 @@ export class MaintenanceActions {
   ): Promise<boolean> {
     const { locks, catalog } = this.#deps;
     const { table, tableId } = target;
-    if (!locks.isOwn(table)) return false; // handed over meanwhile; the lock would claim it back
+    if (!locks.isOwn(table)) return false; // it was handed over meanwhile; the lock would claim it back
     const release = await locks.lockShared(table, neverAborts);
     try {
       if ((await catalog.findTable(table))?.id !== tableId) return false;

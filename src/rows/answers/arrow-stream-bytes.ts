@@ -1,4 +1,4 @@
-/** Files of one schema as an Arrow IPC stream, which may bring the dictionaries of each batch anew. */
+/** It makes an Arrow IPC stream of files of one schema, which may bring the dictionaries of each batch anew. */
 
 import { openBatch } from '../../arrow/column/batch-buffers.ts';
 import { type Block, endMarker, type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
@@ -8,7 +8,6 @@ export class ArrowStreamBytes {
   #hasSchema = false;
   #rows = 0;
 
-  /** The files so far have so many. */
   get rows(): number {
     return this.#rows;
   }

@@ -1,6 +1,6 @@
 /**
- * Values of a column as JSON text. What JSON has no form for is a text: integers beyond 2^53 and decimals their digits, binary base64
- * (RFC 4648), times ISO 8601, and `NaN`, `Infinity` and `-Infinity` their names. docs/rows.md says so to users.
+ * Writes values of a column as JSON text. What JSON has no form for is a text: integers beyond 2^53 and decimals their digits, binary
+ * base64 (RFC 4648), times ISO 8601, and `NaN`, `Infinity` and `-Infinity` their names. docs/rows.md says so to users.
  */
 import { bitAt, type ColumnData, decimalText, halfFloat } from '../../arrow/column/column-data.ts';
 import { asBuffer } from '../../arrow/format/ipc-file.ts';
@@ -14,11 +14,11 @@ import { dateText, durationText, intervalText, timestampText, timeText } from '.
 
 interface CellContext {
   readonly vectors: VectorText;
-  /** The values of a dictionary-encoded column, perhaps in several parts. */
+  /** The values of a dictionary-encoded column may come in several parts. */
   readonly valuesOf: (field: Field) => readonly ColumnData[];
 }
 
-/** So much of a vector is a preview. */
+/** A preview shows so many values of a vector. */
 const previewValues = 3;
 
 const [comma, quote, openList, closeList, openObject, closeObject] = [0x2c, 0x22, 0x5b, 0x5d, 0x7b, 0x7d];
@@ -106,7 +106,7 @@ const writeText: WriteColumn<{ readonly source: DataView; readonly offsets: Uint
   row,
 ) => out.text(source, offsets[row]!, offsets[row + 1]!);
 
-/** JSON objects with a member for each field. */
+/** It writes JSON objects with a member for each field. */
 export class ObjectText implements Cell {
   readonly #members: readonly { readonly name: FixedText; readonly value: Cell }[];
 

@@ -1,4 +1,4 @@
-/** A column as what writes its values. */
+/** A cell writes the values of a column. */
 import type { TextOut } from './text-out.ts';
 
 /** Writes the value in a row. */
@@ -25,7 +25,7 @@ class ColumnCell<Column> implements Cell {
 
 export const cell = <Column>(column: Column, write: WriteColumn<Column>): Cell => new ColumnCell(column, write);
 
-/** Says where values of a width lie. */
+/** Says where values of a width lie, for a typed array. */
 export const placeOf = (bytes: Uint8Array, width: number): [ArrayBufferLike, number, number] => [
   bytes.buffer,
   bytes.byteOffset,

@@ -9,10 +9,10 @@ const pairs = Uint16Array.from({ length: 100 }, (_, value) =>
   Buffer.from(String(value).padStart(2, '0')).readUInt16LE(),
 );
 
-/** The digits of a number below a hundred, as they lie in memory. */
+/** Gives the two digits of a number below a hundred, as they lie in memory. */
 export const pairOf = (value: number): number => pairs[value]!;
 
-/** A point and the digits of all numbers of thousandths, as they lie in memory, and how many bytes are no zeros at the end. */
+/** They have a point and the digits of each number of thousandths, as they lie in memory, and how many bytes are no zeros at the end. */
 export const fractions = Int32Array.from({ length: 1_000 }, (_, value) =>
   Buffer.from(`.${String(value).padStart(3, '0')}`).readInt32LE(),
 );

@@ -1,4 +1,4 @@
-/** Results as rows of JSON, NDJSON or CSV (RFC 4180), in parts as they come: no more than one batch is held. */
+/** It writes results as rows of JSON, NDJSON or CSV (RFC 4180), in parts as they come: no more than one batch is held. */
 import { openBatch } from '../../arrow/column/batch-buffers.ts';
 import { readBatch, readDictionary } from '../../arrow/column/column-data.ts';
 import { type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';
@@ -13,7 +13,7 @@ import { fixedText, TextOut } from './text-out.ts';
 /** The memory of a large result is used again, since V8 would collect all garbage each time that so much of it has gathered. */
 const buffers = 3;
 
-/** What stands before the first row, between two, and behind each. */
+/** The texts stand before the first row, between two, and behind each. */
 const aroundLine = [fixedText(''), fixedText(''), fixedText('\r\n')] as const;
 const around = {
   json: [fixedText('\n'), fixedText(',\n'), fixedText('')],
@@ -44,7 +44,6 @@ export class RowText {
     this.#partBytes = partBytes;
   }
 
-  /** The files so far have so many. */
   get rows(): number {
     return this.#rows;
   }

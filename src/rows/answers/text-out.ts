@@ -1,6 +1,6 @@
 /**
- * JSON text as bytes. Numbers and texts are written as bytes, several at once where that is possible: strings in between would take
- * three times as long (docs/measurements/rows.md).
+ * It writes JSON text as bytes. Numbers and texts are written as bytes, several at once where that is possible: strings in between would
+ * take three times as long (docs/measurements/rows.md).
  */
 import {
   countDigits,
@@ -47,7 +47,7 @@ export class TextOut {
   /** The next byte goes there. */
   at = 0;
   #view: DataView;
-  /** A number and its bits. */
+  /** Both have the same bytes: a number is written, and its bits are read. */
   readonly #double = new Float64Array(1);
   readonly #words = new Uint32Array(this.#double.buffer);
 
@@ -97,7 +97,7 @@ export class TextOut {
     this.at = at + length;
   }
 
-  /** A safe integer. */
+  /** `value` is a safe integer. */
   integer(value: number): void {
     this.reserve(20);
     if (value < 0) this.bytes[this.at++] = minus;
@@ -152,7 +152,7 @@ export class TextOut {
     else this.#allDigits(size, decimals + 2);
   }
 
-  /** With the fewest digits that tell a single float from every other: nine always do (FLT_DECIMAL_DIG). */
+  /** Writes the fewest digits that tell a single float from every other: nine always do (FLT_DECIMAL_DIG). */
   single(value: number): void {
     if (this.#special(value)) return;
     const size = Math.abs(value);
@@ -178,7 +178,7 @@ export class TextOut {
     this.#decimal(Math.round(size * powerOfTen(decimals)), decimals);
   }
 
-  /** UTF-8 with what JSON must escape (RFC 8259, 7). */
+  /** Writes UTF-8, and escapes what JSON must escape (RFC 8259, 7). */
   text(source: DataView, start: number, end: number): void {
     this.reserve(6 * (end - start) + 2);
     const view = this.#view;
@@ -236,7 +236,7 @@ export class TextOut {
     return true;
   }
 
-  /** A size below 1e9. */
+  /** Writes a size below 1e9. */
   #millionths(whole: number, millionths: number): void {
     this.#digits(whole, countDigits(whole));
     const { at } = this;
@@ -252,7 +252,7 @@ export class TextOut {
     this.at = at + 3 + fractionLengths[rest]!;
   }
 
-  /** `value` with a point before its last `decimals` digits, without zeros at its end. */
+  /** Writes `value` with a point before its last `decimals` digits, without zeros at its end. */
   #decimal(value: number, decimals: number): void {
     const power = powerOfTen(decimals);
     const whole = Math.floor(value / power);
@@ -273,8 +273,8 @@ export class TextOut {
   }
 
   /**
-   * A size that has no decimal of fifteen digits, as one of sixteen or seventeen of which `decimals` are behind the point. The size times
-   * a power of ten is the sum of two doubles exactly (Dekker 1971), and a decimal stands for the size if it is nearer than half the
+   * Writes a size that has no decimal of fifteen digits as one of sixteen or seventeen of which `decimals` are behind the point. The size
+   * times a power of ten is the sum of two doubles exactly (Dekker 1971), and a decimal stands for the size if it is nearer than half the
    * distance to the next double. That is the same on both sides: the powers of two in the range have at most twelve digits.
    */
   #allDigits(size: number, decimals: number): void {
@@ -319,7 +319,7 @@ export class TextOut {
     this.#digits(value - high * 1e9, 9);
   }
 
-  /** The last digits of a whole number below 2^31. */
+  /** Writes the last digits of a whole number below 2^31. */
   #digits(value: number, count: number): void {
     const { at } = this;
     const view = this.#view;

@@ -1,4 +1,4 @@
-/** Times as ISO 8601 has them. A fraction of a second that is zero is left out. */
+/** It writes times as ISO 8601 has them. A fraction of a second that is zero is left out. */
 import type { DataTypeOf, TimeUnit } from '../../arrow/schema/schema.ts';
 import { type Cell, cell, type WriteColumn, wordsOf } from './column-cell.ts';
 import type { TextOut } from './text-out.ts';
@@ -27,7 +27,7 @@ function shortTime(values: Int32Array, unit: TimeUnit): Cell {
   return { write };
 }
 
-/** A day since 1970, its seconds, and a fraction in the unit: small whole numbers, for which V8 takes no memory. */
+/** It gets a day since 1970, its seconds, and a fraction in the unit: V8 takes no memory for small whole numbers. */
 type WriteTime = (out: TextOut, day: number, second: number, fraction: number, unit: TimeUnit) => void;
 
 interface TimeColumn {
@@ -37,7 +37,7 @@ interface TimeColumn {
   readonly write: WriteTime;
 }
 
-/** Eight bytes each. */
+/** Each value has eight bytes. */
 const inSeconds = (bytes: Buffer, unit: TimeUnit, write: WriteTime): Cell =>
   cell({ words: wordsOf(bytes), unit, per: perSecond[unit], write }, writeInSeconds);
 
@@ -59,7 +59,6 @@ const writeInSeconds: WriteColumn<TimeColumn> = ({ words, unit, per, write }, ou
   write(out, Number((exact - BigInt(ofDay)) / BigInt(perDay)), second, ofDay - second * per, unit);
 };
 
-/** So many seconds. */
 export function durationText(bytes: Buffer, unit: TimeUnit): Cell {
   const per = BigInt(perSecond[unit]);
   const write = (out: TextOut, row: number): void => {
@@ -94,7 +93,7 @@ function writeFraction(out: TextOut, fraction: number, unit: TimeUnit): void {
   out.padded(fraction, fractionDigits[unit]);
 }
 
-/** The days from year 0 to 1970, in the calendar of Gregory without a beginning. */
+/** So many days are from year 0 to 1970 in the calendar of Gregory, if it had no beginning. */
 const daysBefore1970 = 719_528;
 const daysIn400Years = 146_097;
 
@@ -162,7 +161,7 @@ function writeOffset(out: TextOut, seconds: number): void {
 const quarterSeconds = 900;
 const mostQuarters = 4_096;
 
-/** How far its clocks are ahead of UTC at a time, in seconds; zero in a zone that is not known here. */
+/** Says how far the clocks of a zone are ahead of UTC at a time, in seconds: not at all in a zone that is not known here. */
 function zoneOffset(timezone: string): (seconds: number) => number {
   const format = timezone === 'UTC' ? undefined : formatOf(timezone);
   if (format === undefined) return () => 0;

@@ -1,4 +1,7 @@
-/** Given of a client's rows as columns of Arrow, of types that are given. A value that does not fit is refused with its place. */
+/**
+ * It makes columns of Arrow, of types that are given, of the values of a client's rows. A value that does not fit is refused with its
+ * place.
+ */
 import { type ColumnData, isText, setBit } from '../../arrow/column/column-data.ts';
 import { formatFieldPath } from '../../arrow/schema/field-path.ts';
 import {
@@ -17,7 +20,6 @@ import { parseExactly } from './json-rows.ts';
 import { mostDepth } from './seen-values.ts';
 
 interface MakingOf {
-  /** The place of a row. */
   readonly place: (row: number) => string;
   /** All values come as texts, as those of CSV do. */
   readonly isText: boolean;
@@ -25,7 +27,7 @@ interface MakingOf {
   readonly takesAny: boolean;
 }
 
-/** Given of one column or field, and the row of each. */
+/** It has the values of one column or field, and the row of each. */
 interface Given {
   readonly values: readonly unknown[];
   readonly rowOf: (index: number) => number;
@@ -36,7 +38,7 @@ const isNone = (value: unknown): value is null | undefined => value === null || 
 const noBytes = new Uint8Array(0);
 const noOffsets = new Uint32Array(0);
 
-/** The dictionaries of dictionary-encoded columns, by id. */
+/** It has the dictionaries of dictionary-encoded columns by their ids. */
 type MadeDictionaries = Map<bigint, { readonly field: Field; readonly data: ColumnData }>;
 
 export class ColumnMaker {
@@ -217,7 +219,7 @@ declare global {
   }
 }
 
-/** Numbers with all their digits, as they came. */
+/** Numbers keep all their digits, as they came. */
 const digitsOfBigints = (_key: string, value: unknown): unknown =>
   typeof value === 'bigint' ? JSON.rawJSON(String(value)) : value;
 

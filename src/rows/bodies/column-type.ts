@@ -1,4 +1,4 @@
-/** Types of columns as a person writes them: `int64`, `utf8`, `float32[384]`. */
+/** It reads types of columns as a person writes them: `int64`, `utf8`, `float32[384]`. */
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
 
 const scalars: Readonly<Record<string, DataType>> = {
@@ -15,7 +15,7 @@ const scalars: Readonly<Record<string, DataType>> = {
 
 export const columnTypeNames = [...Object.keys(scalars), 'float32[LENGTH]'];
 
-/** Undefined where there is no such type. */
+/** Answers undefined where there is no such type. */
 export function columnOfType(name: string, type: string): Field | undefined {
   const plain = (of: DataType, children: readonly Field[] = []): Field => ({
     name,

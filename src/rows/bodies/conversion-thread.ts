@@ -1,4 +1,4 @@
-/** The thread of `conversions.ts`: reads the rows of several bodies, piece by piece. */
+/** The thread of `conversions.ts` reads the rows of several bodies, piece by piece. */
 import { parentPort } from 'node:worker_threads';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Converted, ConvertedParts, ToConvert } from './conversions.ts';
@@ -9,7 +9,7 @@ const answerBytes = 1 << 20;
 
 interface BodyInThread {
   readonly conversion: RowConversion;
-  /** What comes of the last message. */
+  /** They come of the last message. */
   readonly parts: AsyncIterator<Uint8Array>;
 }
 

@@ -9,7 +9,7 @@ import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
 import type { RowFormat } from '../answer-form.ts';
 import { RowConversion } from './row-conversion.ts';
 
-/** One message to the thread. All but `leave` are answered, before the next one of the body is sent. */
+/** The thread answers all messages but `leave`, before the next one of the body is sent. */
 export type ToConvert = { readonly body: number } & (
   | { readonly kind: 'begin'; readonly format: RowFormat; readonly table: Schema | undefined }
   | { readonly kind: 'add'; readonly bytes: Uint8Array<ArrayBuffer> }
@@ -29,13 +29,13 @@ export type Converted = { readonly body: number } & (
 
 /** It takes as long to start and ask the thread as to convert some of these here. */
 const smallBytes = 32 << 10;
-/** What the bodies of the memory plan cannot reach together; a thread beyond it is ended. */
+/** The bodies of the memory plan cannot reach it together; a thread beyond it is ended. */
 const mostHeapMiB = 512;
 
 export class Conversions {
   #thread: Worker | undefined;
   readonly #waiting = new Map<number, PromiseWithResolvers<ConvertedParts>>();
-  /** Those that the thread has a part of. */
+  /** The thread has a part of these bodies. */
   readonly #begun = new Set<number>();
   #lastBody = 0;
 
@@ -49,7 +49,7 @@ export class Conversions {
     await this.#thread?.terminate();
   }
 
-  /** What comes of the message. A body whose thread has ended is refused: another thread does not have the rows before. */
+  /** Answers what comes of the message. A body whose thread has ended is refused: another thread does not have the rows before. */
   async ask(message: ToConvert): Promise<ConvertedParts> {
     if (message.kind === 'begin') this.#begun.add(message.body);
     if (!this.#begun.has(message.body)) throw threadEnded();
@@ -109,7 +109,7 @@ const threadEnded = (cause?: Error): LancegateError =>
 const tooLarge = (mostBytes: number): LancegateError =>
   new LancegateError('BodyTooLarge', `the text has more than the ${mostBytes} bytes that this service accepts`);
 
-/** In memory of its own, which can go to the thread. A client may send each byte alone, and each costs a message there. */
+/** The bytes are in memory of their own, which can go to the thread. A client may send each byte alone, and each costs a message there. */
 function joined(pieces: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);
   let at = 0;
@@ -120,7 +120,6 @@ function joined(pieces: readonly Uint8Array[], length: number): Uint8Array<Array
   return bytes;
 }
 
-/** One body. */
 class TextConversion {
   readonly #conversions: Conversions;
   readonly #body: number;

@@ -1,4 +1,4 @@
-/** Rows of CSV (RFC 4180), whose first line names the columns, unless it is a row. */
+/** It cuts CSV into rows (RFC 4180). The first line names the columns, unless it is a row. */
 import { once } from 'node:events';
 import { CsvError, type Parser, parse } from 'csv-parse';
 import type { Schema } from '../../arrow/schema/schema.ts';
@@ -31,7 +31,7 @@ export class CsvRows implements RowSource {
   readonly #take: TakeRow;
   readonly #delimiter: string;
   readonly #hasHeader: boolean;
-  /** Semicolons and tabs of the first line outside of quotation marks. */
+  /** It counts semicolons and tabs of the first line outside of quotation marks. */
   #otherMarks = 0;
 
   /** Without `header`, the columns are those of the table in its order, and of a new one c1, c2 and so on. */
@@ -116,7 +116,7 @@ export class CsvRows implements RowSource {
   }
 }
 
-/** `lastLine`: a cell may hold line breaks. */
+/** The row ends on `lastLine`: a cell may hold line breaks. */
 function rowOf(columns: readonly string[], cells: Cells, lastLine: number): Row {
   const breaks = cells.reduce(
     (sum, cell) => sum + (typeof cell === 'string' && cell.includes('\n') ? cell.split('\n').length - 1 : 0),
@@ -149,7 +149,7 @@ const faults: Readonly<Record<string, string>> = {
   INVALID_OPENING_QUOTE: 'a quotation mark stands inside a cell that does not begin with one',
 };
 
-/** What separates cells in other files than those of commas. */
+/** These separate cells in other files than those of commas. */
 const marksIn = (text: string): number => text.match(/[;\t]/g)?.length ?? 0;
 
 const separated = 'cells are separated by commas, or by what load gets as --delimiter';

@@ -1,4 +1,4 @@
-/** Values of one width, as Arrow has them. */
+/** It writes values of one width as Arrow has them. */
 import { setBit } from '../../arrow/column/column-data.ts';
 import type { DataType, DataTypeOf } from '../../arrow/schema/schema.ts';
 import { parseClock, parseDays, parseDuration, parseTimestamp } from './time-values.ts';
@@ -74,7 +74,7 @@ function truthOf(value: unknown): unknown {
   return { true: true, false: false }[value.toLowerCase()];
 }
 
-/** Whole numbers, also as texts of their digits. */
+/** It takes whole numbers, also as texts of their digits. */
 function wholeNumber(value: unknown): number | bigint | undefined {
   if (typeof value === 'number') return Number.isSafeInteger(value) ? value : undefined;
   if (typeof value === 'bigint') return value;
@@ -122,7 +122,7 @@ function anyNumber(value: unknown): number | undefined {
   return /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/.test(value) ? Number(value) : undefined;
 }
 
-/** The largest finite numbers that stay finite as such a float (IEEE 754). */
+/** Larger finite numbers become infinite as such a float (IEEE 754). */
 const largest = { 16: 65_519, 32: 3.402823567797336e38, 64: Number.MAX_VALUE };
 
 function floatWriter(view: Buffer, bitWidth: 16 | 32 | 64): WriteValue {
@@ -174,7 +174,7 @@ function decimalWriter(view: Buffer, { bitWidth, precision, scale }: DataTypeOf<
   };
 }
 
-/** The number without its point, which stands before so many digits; undefined where digits would be lost. */
+/** Answers the number without its point, which stands before so many digits; undefined where digits would be lost. */
 function digitsAt(text: string, scale: number): bigint | undefined {
   const [, sign = '', whole, fraction = ''] = /^(-?)(\d{1,80})(?:\.(\d{1,80}))?$/.exec(text) ?? [];
   if (whole === undefined) return undefined;

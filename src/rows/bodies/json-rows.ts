@@ -1,4 +1,4 @@
-/** Rows of JSON: an array of objects, or an object in each line (NDJSON). */
+/** It cuts rows out of JSON: of an array of objects, or of an object in each line (NDJSON). */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { decoder, mostRowBytes, type Row, type RowSource, rowTooLong, type TakeRow } from './row-source.ts';
@@ -7,7 +7,7 @@ const newline = 0x0a;
 const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
 const [openArray, closeArray, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
 
-/** An object in each line. Lines without one are left out. */
+/** A row is the object in a line. Lines without one are left out. */
 export class NdjsonRows implements RowSource {
   #rest = Buffer.alloc(0);
   #lines = 0;
@@ -45,7 +45,7 @@ export class NdjsonRows implements RowSource {
 
 type Expected = 'array' | 'first row' | 'row' | 'comma' | 'nothing';
 
-/** An array of objects. Only what is between its commas is kept, row by row. */
+/** A row is an object of one array. Only what is between its commas is kept, row by row. */
 export class JsonRows implements RowSource {
   readonly #parts: Buffer[] = [];
   #partBytes = 0;
@@ -81,7 +81,7 @@ export class JsonRows implements RowSource {
     if (this.#expected !== 'nothing') throw invalidInput(`row ${this.#rows + 1}: the JSON ends before its array does`);
   }
 
-  /** Outside of rows. Whether a row begins. */
+  /** Says whether a row begins with a byte outside of rows. */
   #begins(byte: number): boolean {
     if (byte === 0x20 || byte === 0x09 || byte === 0x0a || byte === 0x0d) return false;
     const expected = this.#expected;
@@ -104,7 +104,7 @@ export class JsonRows implements RowSource {
     return invalidInput(`row ${this.#rows + 1}: ${what} is expected here`);
   }
 
-  /** Inside of a row. Whether it ends. */
+  /** Says whether a row ends with a byte inside of it. */
   #ends(byte: number): boolean {
     if (this.#isInText) {
       if (this.#isEscaped) this.#isEscaped = false;

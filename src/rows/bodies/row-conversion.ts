@@ -1,6 +1,6 @@
 /**
- * A body of JSON, NDJSON or CSV as an Arrow IPC stream, piece by piece. The first rows are held until it is known which columns there
- * are: those of a table have its types, and others the types of their values (docs/rows.md).
+ * It makes an Arrow IPC stream of a body of JSON, NDJSON or CSV, piece by piece. The first rows are held until it is known which columns
+ * there are: those of a table have its types, and others the types of their values (docs/rows.md).
  */
 import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
 import { bytesOfMessage, endMarker } from '../../arrow/format/ipc-file.ts';
@@ -18,13 +18,13 @@ import { type LeftOut, orLeftOut, type Row, type RowSource, type TakeRow } from 
 import { comesAsText, schemaBytes } from './schema-bytes.ts';
 import { SeenFields, type SeenValues } from './seen-values.ts';
 
-/** The columns, and the types of new ones, are those of so many rows. */
+/** The columns, and the types of new ones, are those of so many rows, */
 const firstRows = 10_000;
-/** Or of fewer, if they have so many bytes. */
+/** or of fewer, if they have so many bytes. */
 const firstBytes = 1 << 20;
-/** Bytes of text that become one batch. */
+/** So many bytes of text become one batch. */
 const batchBytes = 256 << 10;
-/** Values of one batch. A row has them all, also those that its text leaves out. */
+/** One batch has at most so many values. A row has them all, also those that its text leaves out. */
 const mostValues = 1 << 18;
 /** Rows are read from so many bytes at once. */
 const pieceBytes = 64 << 10;
@@ -32,7 +32,7 @@ const pieceBytes = 64 << 10;
 /** JavaScript's values take so many times the bytes of their text at the most, those of empty lists. */
 const valuesPerByte = 16;
 
-/** What the conversion of a body of this type holds at the most. */
+/** Says how much the conversion of a body of this type holds at the most. */
 export const conversionBytes = (contentType: string | undefined): number =>
   textFormatOf(contentType) === undefined ? 0 : valuesPerByte * (firstBytes + batchBytes);
 
@@ -80,7 +80,10 @@ export class RowConversion {
     this.#given = given;
   }
 
-  /** The next bytes of the stream, each when it is asked for, in memory of their own. The piece may be used for something else once it ends. */
+  /**
+   * Gives the next bytes of the stream when they are asked for, in memory of their own. The piece may be used for something else once it
+   * ends.
+   */
   async *add(piece: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
     const text = this.#mark.strip(piece);
     for (let at = 0; at < text.length; at += pieceBytes) {
@@ -91,7 +94,6 @@ export class RowConversion {
     }
   }
 
-  /** The last bytes of the stream. */
   async *end(): AsyncGenerator<Uint8Array, void, void> {
     const rest = this.#mark.rest();
     await this.#source.push(rest);
@@ -117,14 +119,14 @@ export class RowConversion {
     [this.#rows, this.#bytes] = [[], 0];
   }
 
-  /** Without those that have columns which the table has not. */
+  /** Leaves out those that have columns which the table has not. */
   #rowsOfTable(rows: readonly Row[]): Row[] {
     if (this.#table === undefined) return [...rows];
     const known = new Set(this.#table.fields.map(({ name }) => name));
     return rows.filter((row) => orLeftOut(this.#leftOut, () => requireKnown(row, known)) !== undefined);
   }
 
-  /** All of the rows, unless those that do not fit are left out. */
+  /** Makes batches of all rows, unless those that do not fit are left out. */
   #fittingBatch(
     fields: readonly Field[],
     rows: readonly Row[],
@@ -188,7 +190,7 @@ class ByteOrderMark {
     return isMark ? head.subarray(markBytes.length) : head;
   }
 
-  /** What was taken for the beginning of one. */
+  /** Gives what was taken for the beginning of one. */
   rest(): Uint8Array {
     return this.#begun;
   }
@@ -265,25 +267,25 @@ function valuesByColumn(fields: readonly Field[], rows: readonly Row[]): readonl
   return columns;
 }
 
-/** How many values a row has, also those that stand for vectors that are NULL. */
+/** Counts the values of a row, also those that stand for vectors that are NULL. */
 const valuesOfRow = (fields: readonly Field[]): number =>
   fields.reduce((sum, { type, children }) => {
     const times = type.kind === 'fixed_size_list' ? type.listSize : 1;
     return sum + 1 + (type.kind === 'list' ? 0 : times * valuesOfRow(children));
   }, 0);
 
-/** The formats that a body may have besides Arrow, by its type. */
+/** A body of these types may have these formats besides Arrow. */
 const formats = new Map<string, TextFormat>([
   [textTypes.json, 'json'],
   [textTypes.csv, 'csv'],
   ...ndjsonTypes.map((type) => [type, 'ndjson'] as const),
 ]);
 
-/** Undefined for Arrow, and for bodies that do not say what they are. */
+/** Answers undefined for Arrow, and for bodies that do not say what they are. */
 const textFormatOf = (contentType: string | undefined): TextFormat | undefined =>
   formats.get(contentType?.split(';', 1)[0]?.trim().toLowerCase() ?? '');
 
-/** As `textFormatOf`, by what the type says in its parameters too: RFC 4180 has `header` for CSV. */
+/** Answers as `textFormatOf`, by the parameters of the type too: RFC 4180 has `header` for CSV. */
 export function bodyFormatOf(contentType = ''): RowFormat | undefined {
   const format = textFormatOf(contentType);
   if (format === undefined) return undefined;

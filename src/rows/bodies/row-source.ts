@@ -1,7 +1,7 @@
-/** Rows out of the bytes of a text, as they come. */
+/** Sources cut rows out of the bytes of a text, as they come. */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 
-/** The values of one row, by the names of its columns. They come from a client: its names may be any. */
+/** The values stand by the names of their columns. A client may give these any names. */
 export interface Row {
   readonly values: Readonly<Record<string, unknown>>;
   /** Refusals name it, such as `line 7`. */
@@ -11,10 +11,10 @@ export interface Row {
 /** Takes why each row was left out, its place first. Without it the first such row refuses the whole. */
 export type LeftOut = string[] | undefined;
 
-/** Before `LeftOut` is emptied: a file of nothing but faults ends here. */
+/** A file of nothing but faults ends here, if `LeftOut` is not emptied before. */
 const mostLeftOut = 100_000;
 
-/** What `work` makes of a row; undefined where the row is left out. */
+/** Answers what `work` makes of a row; undefined where the row is left out. */
 export function orLeftOut<Made>(leftOut: LeftOut, work: () => Made): Made | undefined {
   if (leftOut === undefined) return work();
   try {
@@ -39,7 +39,7 @@ export interface RowSource {
 /** Texts are UTF-8, and what is not is refused. */
 export const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** The text of one row; a longer one would be held twice as JavaScript's values. */
+/** The text of one row has at most so many bytes; a longer one would be held twice as JavaScript's values. */
 export const mostRowBytes = 8 << 20;
 
 export const rowTooLong = (place: string) => invalidInput(`${place}: a row has at most ${mostRowBytes} bytes`);

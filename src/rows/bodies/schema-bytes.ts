@@ -1,4 +1,4 @@
-/** Schemas that are made here, as the first message of an Arrow IPC stream. */
+/** Writes a schema that is made here as the first message of an Arrow IPC stream. */
 import {
   Field as ArrowField,
   type DataType as ArrowType,

@@ -1,4 +1,4 @@
-/** What the values of a column have in common, and so the type that it gets. docs/rows.md has the rule for users. */
+/** It finds what the values of a column have in common, and so the type that it gets. docs/rows.md has the rule for users. */
 import { mostFields } from '../../arrow/schema/read-schema.ts';
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';
@@ -9,13 +9,13 @@ type Kind = 'bool' | 'int' | 'long' | 'float' | 'date' | 'timestamp' | 'zoned' |
 
 export const mostDepth = 16;
 
-/** The columns of rows, or the fields of objects, by their names, with what was seen of each. */
+/** It has the columns of rows, or the fields of objects, by their names, with what was seen of each. */
 export class SeenFields {
   readonly byName = new Map<string, SeenValues>();
   readonly #isText: boolean;
   readonly #count: { fields: number };
 
-  /** `isText`: all values come as texts, as those of CSV do. `count` is of all columns and fields of a source. */
+  /** Where `isText`, all values come as texts, as those of CSV do. `count` is of all columns and fields of a source. */
   constructor(isText: boolean, count = { fields: 0 }) {
     this.#isText = isText;
     this.#count = count;
@@ -73,7 +73,7 @@ export class SeenValues {
     for (const item of items) this.#items.see(item, place, depth + 1);
   }
 
-  /** Only a column itself can be a vector. */
+  /** Only a column itself can become a vector. */
   field(name: string, isColumn: boolean): Field {
     const made = (type: DataType, children: readonly Field[] = []): Field => ({
       name,

@@ -1,4 +1,4 @@
-/** Times of ISO 8601 as the numbers that Arrow has for them. */
+/** It reads times of ISO 8601 as the numbers that Arrow has for them. */
 import type { TimeUnit } from '../../arrow/schema/schema.ts';
 
 const perSecond: Readonly<Record<TimeUnit, bigint>> = { s: 1n, ms: 1_000n, us: 1_000_000n, ns: 1_000_000_000n };
@@ -8,15 +8,14 @@ const moment =
 const clock = /^(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?$/;
 
 interface Moment {
-  /** Since 1970, as the clocks show it that the text is of. */
+  /** They are counted since 1970, as the clocks show it that the text is of. */
   readonly seconds: number;
   readonly nanoseconds: number;
   readonly isDate: boolean;
-  /** Undefined without an offset. */
   readonly offsetSeconds: number | undefined;
 }
 
-/** Undefined for what is no date or time, such as 30 February. */
+/** Answers undefined for what is no date or time, such as 30 February. */
 export function parseMoment(text: string): Moment | undefined {
   const [, year, month, day, hour, minute, second = '0', fraction = '', zone] = moment.exec(text) ?? [];
   if (year === undefined) return undefined;
@@ -56,7 +55,7 @@ function inUnit(seconds: number, nanoseconds: number, unit: TimeUnit): bigint | 
   return BigInt.asIntN(64, value) === value ? value : undefined;
 }
 
-/** Days since 1970. */
+/** Answers the days since 1970. */
 export function parseDays(text: string): number | undefined {
   const read = parseMoment(text);
   return read?.isDate === true ? read.seconds / 86_400 : undefined;
@@ -69,7 +68,7 @@ export function parseTimestamp(text: string, unit: TimeUnit, hasZone: boolean): 
   return inUnit(read.seconds - (read.offsetSeconds ?? 0), read.nanoseconds, unit);
 }
 
-/** Since midnight. */
+/** Answers the time since midnight. */
 export function parseClock(text: string, unit: TimeUnit): bigint | undefined {
   const [, hour, minute, second = '0', fraction = ''] = clock.exec(text) ?? [];
   if (hour === undefined || minute === undefined) return undefined;
@@ -77,7 +76,7 @@ export function parseClock(text: string, unit: TimeUnit): bigint | undefined {
   return seconds === undefined ? undefined : inUnit(seconds, Number(fraction.padEnd(9, '0')), unit);
 }
 
-/** Seconds, as this service writes them: `PT1.5S`. */
+/** It reads seconds as this service writes them: `PT1.5S`. */
 export function parseDuration(text: string, unit: TimeUnit): bigint | undefined {
   const [, sign, seconds, fraction = ''] = /^(-?)PT(\d{1,18})(?:\.(\d{1,9}))?S$/.exec(text) ?? [];
   if (seconds === undefined) return undefined;
