@@ -4,10 +4,16 @@ const { availableParallelism } = require('node:os');
  * The collector on demand is the last resort of the limit on resident memory. Besides, the service has few arenas for the
  * allocator of glibc, which otherwise keeps freed memory for each of dozens of threads; a small space for the youngest objects
  * of JavaScript; and as many helpers for V8 as there are cores beside the event loop's, since four that mark the heap at once
- * keep the engine from both cores.
+ * keep the engine from both cores. What reads the policies is WebAssembly, of which V8 would compile a part a second time at each
+ * start, for a quarter of a second; with this budget it does so for what is called as often as a service calls it.
  */
 const helpers = Math.min(4, Math.max(1, availableParallelism() - 1));
-const flags = ['--expose-gc', '--max-semi-space-size=8', `--v8-pool-size=${helpers}`];
+const flags = [
+  '--expose-gc',
+  '--max-semi-space-size=8',
+  `--v8-pool-size=${helpers}`,
+  '--wasm-tiering-budget=500000000',
+];
 
 /**
  * A process gets these only when it begins, so this one is replaced, with the same pid, files and arguments. What the operator chose

@@ -36,7 +36,8 @@ export class ExpiringCache<Value> {
   readonly #clock: Clock;
 
   constructor(maxEntries: number, clock: Clock) {
-    this.#entries = new LRUCache({ max: maxEntries });
+    // With `max`, a cache takes its room for all entries at once: 15 ms of a start for 50,000.
+    this.#entries = new LRUCache({ maxSize: maxEntries, sizeCalculation: () => 1 });
     this.#clock = clock;
   }
 

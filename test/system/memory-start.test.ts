@@ -51,7 +51,12 @@ test('serve runs with few arenas and few helpers under the pid it was started wi
   const started = await start(t, { NODE_OPTIONS: '--no-deprecation', LANCEGATE_BASE_PATH: '/x' });
   assert.equal(started.variables.get('MALLOC_ARENA_MAX'), '2');
   const helpers = Math.min(4, Math.max(1, availableParallelism() - 1));
-  assert.deepEqual(started.flags, ['--expose-gc', '--max-semi-space-size=8', `--v8-pool-size=${helpers}`]);
+  assert.deepEqual(started.flags, [
+    '--expose-gc',
+    '--max-semi-space-size=8',
+    `--v8-pool-size=${helpers}`,
+    '--wasm-tiering-budget=500000000',
+  ]);
   assert.equal(started.variables.get('NODE_OPTIONS'), '--no-deprecation');
   assert.equal(started.variables.get('LANCEGATE_BASE_PATH'), '/x');
   await stop(started);

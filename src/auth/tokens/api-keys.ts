@@ -32,7 +32,7 @@ export class ApiKeyStore implements Verifier {
   readonly #records: ApiKeyRecords;
   readonly #clock: Clock;
   /** A key's row never changes but for its revocation, so one key keeps one principal object. */
-  readonly #principals = new LRUCache<string, Principal>({ max: 10_000 });
+  readonly #principals = new LRUCache<string, Principal>({ maxSize: 10_000, sizeCalculation: () => 1 });
   /** For the comparison where the id is unknown, which so takes as long as with a wrong secret. */
   readonly #anyHash = randomBytes(32);
 
