@@ -30,13 +30,12 @@ interface Entry<Value> {
   readonly expiresAtMs: number;
 }
 
-/** A bounded cache (P7) whose entries end each at its own time, at once if that has passed: a `ttl` of 0 would be for ever. */
+/** A bounded cache (P7) whose entries end each at its own time; its room grows with them, where `max` takes all of it at once. */
 export class ExpiringCache<Value> {
   readonly #entries: LRUCache<string, Entry<Value>>;
   readonly #clock: Clock;
 
   constructor(maxEntries: number, clock: Clock) {
-    // With `max`, a cache takes its room for all entries at once: 15 ms of a start for 50,000.
     this.#entries = new LRUCache({ maxSize: maxEntries, sizeCalculation: () => 1 });
     this.#clock = clock;
   }

@@ -22,7 +22,6 @@ export class CedarPolicy implements Policy {
   readonly #id: string;
   readonly #logger: PolicyLogger;
   #areDefaults = false;
-  /** Its room grows as it fills, which with `max` is taken at once. */
   readonly #decisions = new LRUCache<string, boolean>({ maxSize: 50_000, sizeCalculation: () => 1 });
   readonly #serials = new WeakMap<Principal, number>();
   #nextSerial = 0;
