@@ -24,7 +24,7 @@ import { ReplicaHop } from './http/forwarding/replica-hop.ts';
 import type { HttpConfig } from './http/http-deps.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
-import { type Clock, dayMs } from './kernel/clock.ts';
+import { type Clock, dayMs, untilPassed } from './kernel/clock.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
@@ -373,11 +373,10 @@ async function join({ owners, requireStorageRoot }: StoredState, address: string
  * first: the kernel breaks those off that it holds for a listener that is closed, and a balancer does not know that nothing was read.
  */
 async function leave({ owners }: StoredState, server: HttpServer, clock: Clock): Promise<void> {
-  const pass = (ms: number) => new Promise<void>((resolve) => clock.schedule(ms, resolve));
   server.leave();
   // How long balancers have to notice by `/readyz` that they should go to another replica: most ask once a second.
-  await Promise.all([owners.leave(), pass(1_500)]);
+  await Promise.all([owners.leave(), untilPassed(clock, 1_500)]);
   server.stopListening();
   // How long requests on the last connections have to arrive.
-  await pass(250);
+  await untilPassed(clock, 250);
 }

@@ -65,7 +65,8 @@ export function readOptions<Table extends OptionTable>(
   const sources: Record<string, string> = {};
   const problems: string[] = [];
   for (const [name, option] of entriesOf(table)) {
-    const found = find(option) ?? defaultOf(option);
+    const found =
+      find(option) ?? (option.default === undefined ? undefined : { text: option.default, source: 'default' });
     values[name] = found && option.type.parse(found.text, cwd);
     sources[name] = found?.source ?? 'default';
     if (found && values[name] === undefined) problems.push(describeBadValue(option, found));
@@ -73,9 +74,6 @@ export function readOptions<Table extends OptionTable>(
   }
   return { values: Object.freeze(values) as OptionValues<Table>, sources, problems };
 }
-
-const defaultOf = ({ default: text }: Option<unknown>): Found | undefined =>
-  text === undefined ? undefined : { text, source: 'default' };
 
 function describeBadValue(option: Option<unknown>, found: Found): string {
   const seen = option.type.secret ? 'the value (not shown)' : JSON.stringify(found.text);

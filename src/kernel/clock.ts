@@ -20,6 +20,12 @@ export const systemClock: Clock = {
   },
 };
 
+/** Resolves when so much time has passed. */
+export const untilPassed = (clock: Clock, forMs: number): Promise<void> =>
+  new Promise((resolve) => {
+    clock.schedule(forMs, resolve);
+  });
+
 /** Random identifiers are injected for the same reason. */
 export type NewId = () => string;
 

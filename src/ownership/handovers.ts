@@ -1,6 +1,6 @@
 import { writerMoved } from '../catalog/refusals.ts';
 import type { OwnerCatalog } from '../catalog/replica-port.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, untilPassed } from '../kernel/clock.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
 import type { OwnedWork } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -45,19 +45,13 @@ export class Handovers {
       held.steady = promise; // who asks for the owner from now on waits
       return { held, end };
     });
-    if (how !== 'in any case') await this.#untilClosed();
+    // A request has so long from the answer that this replica is the owner to the lock of the table. What takes longer,
+    // as a long body does, is refused.
+    if (how !== 'in any case') await untilPassed(this.#deps.clock, 100);
     for (let from = 0; from < closing.length; from += handOversAtOnce) {
       const some = closing.slice(from, from + handOversAtOnce);
       await Promise.all(some.map(({ held, end }) => this.#endAndRelease(held, how, work, successor).then(end)));
     }
-  }
-
-  #untilClosed(): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    // From the answer that this replica is the owner to the lock of the table. What takes longer, as a long body does,
-    // is refused.
-    this.#deps.clock.schedule(100, resolve);
-    return promise;
   }
 
   async #endAndRelease(held: HeldName, how: HandOver, work: OwnedWork, successor?: string): Promise<void> {

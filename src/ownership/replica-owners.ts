@@ -9,7 +9,7 @@
 import { LRUCache } from 'lru-cache';
 import { writerMoved } from '../catalog/refusals.ts';
 import type { NameOwner, OwnerCatalog, Replica, ReplicaCatalog } from '../catalog/replica-port.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, untilPassed } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable, type TableRef } from '../kernel/ids.ts';
 import { firstOf } from '../kernel/request-scope.ts';
@@ -129,7 +129,7 @@ export class ReplicaOwners implements TableOwners {
    * so no two works wait for each other.
    */
   async acquire(tables: readonly TableRef[], signal: AbortSignal): Promise<Disposable> {
-    const { catalog, monotonicMs } = this.#deps;
+    const { catalog, clock, monotonicMs } = this.#deps;
     const untilMs = monotonicMs() + 10_000;
     using kept = new DisposableStack();
     const inOrder = tables.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1));
@@ -144,7 +144,7 @@ export class ReplicaOwners implements TableOwners {
       next = first;
       if (monotonicMs() > untilMs || this.#successorOf(next) !== undefined) throw writerMoved(next);
       await catalog.wantNames(isNearer ? missing : [next], this.#id); // another work may have asked for it meanwhile
-      await firstOf(this.#pause(100), signal);
+      await firstOf(untilPassed(clock, 100), signal);
     }
   }
 
@@ -261,12 +261,6 @@ export class ReplicaOwners implements TableOwners {
       await catalog.releaseName(name, this.#id, false).catch(() => undefined); // it is claimed again, with another epoch
       throw error;
     }
-  }
-
-  #pause(forMs: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#deps.clock.schedule(forMs, resolve);
-    return promise;
   }
 
   get #owned(): OwnedWork {

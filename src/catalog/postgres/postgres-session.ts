@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely';
-import type { Clock } from '../../kernel/clock.ts';
+import { type Clock, untilPassed } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { CatalogDb, CatalogSchema } from '../queries/catalog-db.ts';
 import type { SqlSession } from '../sql-catalog.ts';
@@ -145,9 +145,7 @@ export class PostgresSession implements SqlSession {
 
   /** Up to that long, so that those who met do not meet again. */
   #pause(upToMs: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#clock.schedule(this.#random() * upToMs, resolve);
-    return promise;
+    return untilPassed(this.#clock, this.#random() * upToMs);
   }
 }
 

@@ -59,7 +59,13 @@ export async function insertTransactions(db: CatalogDb, records: readonly Transa
       .executeTakeFirstOrThrow();
     if (Number(numInsertedOrUpdatedRows) < rows.length) await requireRecorded(db, rows);
   }
-  await acknowledgeRecorded(db, records);
+  // Each branch has one update, with the newest version that the group brings.
+  const newest = new Map<string, TransactionRecord>();
+  for (const record of records) {
+    const key = JSON.stringify([record.tableId, nameOf(record.branch)]);
+    if (record.version > (newest.get(key)?.version ?? -1)) newest.set(key, record);
+  }
+  for (const { tableId, branch, version } of newest.values()) await acknowledgeVersion(db, tableId, branch, version);
 }
 
 async function requireRecorded(db: CatalogDb, rows: readonly TransactionRow[]): Promise<void> {
@@ -116,16 +122,6 @@ export async function acknowledgeVersion(
     .where('branch', '=', nameOf(branch))
     .where('acknowledged_version', '<', version)
     .execute();
-}
-
-/** One update per branch, with the newest version that the group brings. */
-async function acknowledgeRecorded(db: CatalogDb, records: readonly TransactionRecord[]): Promise<void> {
-  const newest = new Map<string, TransactionRecord>();
-  for (const record of records) {
-    const key = JSON.stringify([record.tableId, nameOf(record.branch)]);
-    if (record.version > (newest.get(key)?.version ?? -1)) newest.set(key, record);
-  }
-  for (const { tableId, branch, version } of newest.values()) await acknowledgeVersion(db, tableId, branch, version);
 }
 
 export async function listOpenBranches(db: CatalogDb, ref?: TableRef): Promise<readonly OpenBranchRecord[]> {

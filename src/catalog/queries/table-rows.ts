@@ -38,28 +38,24 @@ export async function findTable(db: CatalogDb, ref: TableRef): Promise<TableReco
   return row && recordOf(row);
 }
 
-const tablePage = (db: CatalogDb, page: TablePageRequest) =>
-  db
-    .selectFrom('tables')
-    .selectAll()
-    .$if(!page.includeDeclared, (query) => query.where('state', '=', 'created'))
-    .limit(page.limit);
-
 export async function listTables(
   db: CatalogDb,
   namespace: NamespacePath,
-  page: TablePageRequest,
+  { after, limit, includeDeclared, includeBelow = false }: TablePageRequest,
 ): Promise<readonly ListedTable[]> {
-  const { after, includeBelow = false } = page;
   await requireNamespace(db, namespace);
   const at = namespacePathOf(namespace);
   const { from, to } = boundsBelow(at);
   const cursor = includeBelow ? 'path' : 'name';
-  const rows = await tablePage(db, page)
+  const rows = await db
+    .selectFrom('tables')
+    .selectAll()
+    .$if(!includeDeclared, (query) => query.where('state', '=', 'created'))
     .$if(!includeBelow, (query) => query.where('namespace', '=', at))
     .$if(includeBelow && namespace.length > 0, (query) => query.where('path', '>', from).where('path', '<', to))
     .$if(after !== undefined, (query) => query.where(cursor, '>', after as ObjectName & FullPath))
     .orderBy(cursor)
+    .limit(limit)
     .execute();
   return rows.map((row) => ({ ...recordOf(row), cursor: row[cursor] }));
 }
