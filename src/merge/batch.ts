@@ -74,6 +74,14 @@ export class Batch {
    */
   readonly isByKeys: boolean;
   readonly hasher: KeyHasher;
+  readonly first: MergeOfRows;
+  /** Whether rows whose keys the table has are updated, all or those that a filter lets through. */
+  readonly updates: boolean;
+  /** Whether rows whose keys the table does not have are inserted. */
+  readonly inserts: boolean;
+  /** A filter makes it none: what a row becomes depends on the row then. */
+  readonly isUpsert: boolean;
+  readonly numRows: number;
   #distinct: DistinctRows | undefined;
   #chunk: IpcChunk | undefined;
   #prepared: { readonly parts: readonly RowsOf[] | undefined; readonly rows: PreparedRows } | undefined;
@@ -82,29 +90,12 @@ export class Batch {
     this.requests = requests;
     this.isByKeys = isByKeys;
     this.hasher = hasher;
-  }
-
-  get first(): MergeOfRows {
-    return this.requests[0];
-  }
-
-  /** Whether rows whose keys the table has are updated, all or those that a filter lets through. */
-  get updates(): boolean {
-    return this.first.spec.whenMatchedUpdateAll !== false;
-  }
-
-  /** Whether rows whose keys the table does not have are inserted. */
-  get inserts(): boolean {
-    return this.first.spec.whenNotMatchedInsertAll;
-  }
-
-  /** A filter makes it none: what a row becomes depends on the row then. */
-  get isUpsert(): boolean {
-    return this.first.spec.whenMatchedUpdateAll === true && this.inserts;
-  }
-
-  get numRows(): number {
-    return this.requests.reduce((sum, { chunk }) => sum + chunk.rows, 0);
+    this.first = requests[0];
+    const { whenMatchedUpdateAll, whenNotMatchedInsertAll } = this.first.spec;
+    this.updates = whenMatchedUpdateAll !== false;
+    this.inserts = whenNotMatchedInsertAll;
+    this.isUpsert = whenMatchedUpdateAll === true && whenNotMatchedInsertAll;
+    this.numRows = requests.reduce((sum, { chunk }) => sum + chunk.rows, 0);
   }
 
   /** A batch without rows changes nothing, unless its merge deletes by source. */
@@ -210,7 +201,7 @@ export class Batch {
   }
 
   get #rows(): DistinctRows {
-    this.#distinct ??= distinctRows(this.requests);
+    this.#distinct ??= distinctRows(this);
     return this.#distinct;
   }
 }
@@ -222,14 +213,11 @@ const areEqual = (some: readonly RowsOf[], others: readonly RowsOf[]): boolean =
     return keep === other || (keep !== undefined && other !== undefined && Buffer.compare(keep, other) === 0);
   });
 
-function distinctRows(requests: Some<MergeOfRows>): DistinctRows {
-  const [first] = requests;
-  const numRows = requests.reduce((sum, { keys }) => sum + keys.rows, 0);
+function distinctRows({ requests, first, numRows, updates: laterWins }: Batch): DistinctRows {
   const keys = new KeySet(first.digests.wordsPerKey, numRows);
   const keyOf: Int32Array[] = [];
   const firstRequest = new Uint32Array(numRows);
   const kept = new KeptRows(requests, numRows);
-  const laterWins = first.spec.whenMatchedUpdateAll !== false;
   let nullRows = 0;
   for (const [request, { keys: source, digests }] of requests.entries()) {
     const keyOfRow = new Int32Array(source.rows).fill(-1);

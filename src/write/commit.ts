@@ -104,7 +104,9 @@ export class Committer {
     const batch = this.#kinds[first.kind].batch(requests, batchKey !== undefined);
     let isCommitted = false;
     try {
-      using _ = this.#roomForRecords(requests);
+      const answers = requests.filter(({ keyed }) => keyed !== undefined).length;
+      // A disk that fills during the commit must not make its outcome unknown (P6).
+      using _ = this.#deps.catalog.reserveRoom(requests.length, answers);
       const made = await this.#commitToHead(requests, batch, head, underWay);
       isCommitted = made.version !== made.head.version;
       await underWay.toBeAnswered();
@@ -204,12 +206,6 @@ export class Committer {
       if (isOutcomeUnknown(error)) this.#deps.recoveryMarks.doubt(requests[0].table.id, requests[0].branch);
       throw error;
     }
-  }
-
-  /** A disk that fills during the commit must not make its outcome unknown (P6). */
-  #roomForRecords(requests: readonly WriteRequest[]): Disposable {
-    const answers = requests.filter(({ keyed }) => keyed !== undefined).length;
-    return this.#deps.catalog.reserveRoom(requests.length, answers);
   }
 
   /** The commit says what it does for keyed requests, so that their answers can be given although nothing else recorded them. */
