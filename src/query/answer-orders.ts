@@ -103,7 +103,7 @@ class Reader {
   }: MessageFrame): Promise<{ readonly reply: Reply; readonly bytes?: readonly Buffer[] }> {
     const { memoryBytes } = this.#setup;
     const order = header as Order;
-    const watch = this.#watchMemory(memoryBytes + order.extraBytes);
+    const watch = this.#watchMemory(memoryBytes + (order.extraBytes ?? 0));
     try {
       const { outcome, ...last } = await this.#outcomeOf(order, bytes);
       if (watch.hasLooked()) this.lookAtMemory();
@@ -217,8 +217,8 @@ class KeptDatasets {
   }
 
   async use<Result>(at: ReadAt, run: (dataset: KeptDataset) => Promise<Result>): Promise<Result> {
-    if (!at.isExact) return run(await this.#latest(at));
-    const { location, branch, version } = at;
+    const { location, branch, version, lineage } = at;
+    if (lineage !== undefined) return run(await this.#latest(at, lineage));
     const dataset = await this.#engines[at.store].open({ location, branch, version, isPrivate: at.store !== 'root' });
     try {
       return await run(dataset);
@@ -231,14 +231,14 @@ class KeptDatasets {
    * Returns the dataset at the version that the service knows, or at a newer one (P11). If another table got the location, or a
    * branch was created again under its name, the service names another lineage, so the dataset that was kept does not match.
    */
-  async #latest(at: ReadAt): Promise<KeptDataset> {
-    const kept = this.#kept.get(at.lineage);
+  async #latest(at: ReadAt, lineage: string): Promise<KeptDataset> {
+    const kept = this.#kept.get(lineage);
     if (kept !== undefined && (await reaches(kept, at.version))) return kept;
-    this.#kept.delete(at.lineage);
+    this.#kept.delete(lineage);
     const { location, branch } = at;
     const opened = await this.#engines[at.store].open({ location, branch, isPrivate: at.store !== 'root' });
     if ((await opened.version()) < at.version) throw tooOld(at);
-    this.#kept.set(at.lineage, opened);
+    this.#kept.set(lineage, opened);
     return opened;
   }
 }

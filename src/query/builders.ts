@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Builds, CompactionOrder, CompactionResult, IndexBuild } from '../engine/port/reader-work.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type Answered, expectAnswer, type Work } from './protocol.ts';
@@ -13,7 +14,6 @@ const maintenance = 'maintenance';
 export class Builders implements Builds {
   readonly #pool: ReaderPool;
   readonly #memoryBytes: number;
-  #lastLineage = 0;
 
   constructor(pool: ReaderPool, memoryBytes: number) {
     this.#pool = pool;
@@ -33,11 +33,9 @@ export class Builders implements Builds {
     { store, location, branch, version, principal, signal }: Omit<IndexBuild, 'spec'> & { readonly principal: string },
     work: Extract<Work, { readonly kind: 'index' | 'compact' }>,
   ): Promise<Answered> {
-    // It is never the same twice: a dataset that was kept open says nothing of this one.
-    this.#lastLineage += 1;
-    // A shadow is gone afterwards, so it is not kept open.
-    const at = { location, branch, version, isExact: store === 'shadow', lineage: `build ${this.#lastLineage}` };
-    const order = { at: { store, ...at }, work, extraBytes: 0 };
+    // A dataset that was kept open says nothing of this one. A shadow is gone afterwards, so it is not kept open.
+    const lineage = store === 'shadow' ? undefined : randomUUID();
+    const order = { at: { store, location, branch, version, lineage }, work };
     try {
       return await this.#pool.ask(order, { principal, signal });
     } catch (error) {

@@ -17,31 +17,19 @@ import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
 
-/** A client reads a dataset at an earlier version, or at the newest one. */
-export type Reading =
-  | { readonly location: Location; readonly branch: BranchName | undefined; readonly version: number }
-  | {
-      readonly location: Location;
-      readonly branch: BranchName | undefined;
-      /** The lineage of the open dataset (`Dataset.lineage`). */
-      readonly lineage: symbol;
-      /** The newest known; the answer is of this one or a newer one (P11). */
-      readonly atLeastVersion: number;
-    };
-
 export interface Queries {
   /**
    * Answers, or rejects with the reason of the scope's signal, as soon as that aborts. `ReaderDied`; `SlowDown`; and what
    * `Engine.open` and `Dataset.countRows` throw.
    */
-  count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number>;
+  count(at: ReadAt, predicate: CheckedSql, scope: RequestScope): Promise<number>;
   /**
    * Resolves once the first bytes of the result are there, or all of them. Rejects as `count`, and with what `RowQueries.query`
    * throws; so does the reading of `parts`, which ends in the middle then.
    */
-  query(reading: Reading, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult>;
+  query(at: ReadAt, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult>;
   /** Rejects as `count`, and with what `RowQueries.explain` throws. */
-  explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
+  explain(at: ReadAt, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
 }
 
 /** The rows have the form that was asked for. */
@@ -83,11 +71,12 @@ export interface ReadAt {
   readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch?: BranchName | undefined;
-  /** The reader reads this version or a newer one (P11); where `isExact`, this one. */
   readonly version: number;
-  readonly isExact: boolean;
-  /** A reader reuses an open dataset for the same lineage only (`Dataset.lineage`). */
-  readonly lineage: string;
+  /**
+   * The reader reads the version or a newer one (P11), from a dataset that it keeps open for the next order of this lineage
+   * (`Dataset.lineage`). Where it is undefined, it reads that version alone.
+   */
+  readonly lineage?: string | undefined;
 }
 
 export type Work =
@@ -123,8 +112,8 @@ export function purposeOf(kind: Work['kind']): Purpose {
 export interface Order {
   readonly at: ReadAt;
   readonly work: Work;
-  /** It may have so much resident memory beyond the reader's own. */
-  readonly extraBytes: number;
+  /** It may have so much resident memory beyond the reader's own; none if absent. */
+  readonly extraBytes?: number;
 }
 
 export type ReaderOutcome =

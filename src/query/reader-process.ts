@@ -107,8 +107,8 @@ export class ReaderProcess {
     if (this.#hasEnded || pid === undefined) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
     this.#take = take;
-    this.#extraBytes = order.extraBytes;
-    if (order.extraBytes > 0) this.#serviceMemory.countReader(pid, this.#memoryBytes);
+    this.#extraBytes = order.extraBytes ?? 0;
+    if (this.#extraBytes > 0) this.#serviceMemory.countReader(pid, this.#memoryBytes);
     try {
       writeFrame(this.#channel, order, rows && [rows]);
       const { outcome, bytes } = await this.#answer.promise;

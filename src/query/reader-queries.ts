@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
@@ -8,7 +9,7 @@ import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
 import { framedFiles } from './framed-files.ts';
-import { expectAnswer, type Queries, type QueryResult, type ReadAt, type Reading } from './protocol.ts';
+import { type Answered, expectAnswer, type Order, type Queries, type QueryResult, type ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 import { RelayedResult } from './relayed-result.ts';
 import type { ResultSpools } from './result-spool.ts';
@@ -24,8 +25,6 @@ export class ReaderQueries implements Queries, ReaderChanges {
   readonly #clock: Clock;
   readonly #spools: ResultSpools;
   readonly #changeBytes: number;
-  readonly #lineages = new WeakMap<symbol, string>();
-  #lastLineage = 0;
 
   /**
    * A change may take `changeBytes` in addition to its reader's memory and four times its rows, which is what the engine takes
@@ -38,15 +37,11 @@ export class ReaderQueries implements Queries, ReaderChanges {
     this.#changeBytes = changeBytes;
   }
 
-  async count(reading: Reading, predicate: CheckedSql, scope: RequestScope): Promise<number> {
-    const order = { at: this.#readAt(reading), work: { kind: 'count', predicate }, extraBytes: 0 } as const;
-    const requester = { principal: principalKey(scope.principal), signal: scope.signal };
-    // Rejects at the deadline itself; the pool deals with the reader afterwards.
-    return expectAnswer(await firstOf(this.#pool.ask(order, requester), scope.signal), 'counted').rows;
+  async count(at: ReadAt, predicate: CheckedSql, scope: RequestScope): Promise<number> {
+    return expectAnswer(await this.#ask({ at, work: { kind: 'count', predicate } }, scope), 'counted').rows;
   }
 
-  async query(reading: Reading, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult> {
-    const order = { at: this.#readAt(reading), work: { kind: 'query', spec, answer: form }, extraBytes: 0 } as const;
+  async query(at: ReadAt, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult> {
     const principal = principalKey(scope.principal);
     const result = new RelayedResult({
       signal: scope.signal,
@@ -55,39 +50,37 @@ export class ReaderQueries implements Queries, ReaderChanges {
       isReaderWanted: (by) => this.#pool.isReaderWanted({ principal, work: 'reading' }, by),
     });
     const { signal, take } = result;
-    result.follow(this.#pool.ask(order, { principal, signal, take }));
+    const work = { kind: 'query', spec, answer: form } as const;
+    result.follow(this.#pool.ask({ at, work }, { principal, signal, take }));
     await result.started;
     return result;
   }
 
-  async explain(reading: Reading, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string> {
-    const order = { at: this.#readAt(reading), work: { kind: 'explain', spec, form }, extraBytes: 0 } as const;
-    const requester = { principal: principalKey(scope.principal), signal: scope.signal };
-    return expectAnswer(await firstOf(this.#pool.ask(order, requester), scope.signal), 'explained').plan;
+  async explain(at: ReadAt, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string> {
+    return expectAnswer(await this.#ask({ at, work: { kind: 'explain', spec, form } }, scope), 'explained').plan;
+  }
+
+  /** Rejects at the deadline itself; the pool deals with the reader afterwards. */
+  #ask(order: Order, { principal, signal }: RequestScope): Promise<Answered> {
+    return firstOf(this.#pool.ask(order, { principal: principalKey(principal), signal }), signal);
   }
 
   /** Settles only when the reader has answered or ended, so that nothing can still commit. */
   async change(change: ReaderChange): Promise<MergeCounts> {
     const { store, location, branch, lineage, version, step, file, timeoutMs, principal } = change;
-    const at: ReadAt = { store, location, branch, version, isExact: false, lineage: this.#nameOf(lineage) };
-    const deadline = new AbortController();
-    const cancel = this.#abortAfter(timeoutMs, deadline);
-    try {
-      const requester = { principal: principal ?? '', signal: deadline.signal };
-      const extraBytes = this.#changeBytes + 4 * (file?.length ?? 0);
-      const order = { at, work: { kind: 'change', step, timeoutMs }, extraBytes } as const;
-      return expectAnswer(await this.#pool.ask(order, requester, file), 'changed').counts;
-    } catch (error) {
-      throw deadline.signal.aborted ? timedOut(error) : error;
-    } finally {
-      cancel();
-    }
+    const at: ReadAt = { store, location, branch, version, lineage };
+    const extraBytes = this.#changeBytes + 4 * (file?.length ?? 0);
+    const order: Order = { at, work: { kind: 'change', step, timeoutMs }, extraBytes };
+    return this.#within(timeoutMs, async (signal) => {
+      const answered = await this.#pool.ask(order, { principal: principal ?? '', signal }, file);
+      return expectAnswer(answered, 'changed').counts;
+    });
   }
 
   /** Ends only when the reader has answered or ended, so that what it reads may be removed. */
   async *read(reading: ReaderReading): AsyncIterable<IpcFile> {
     const { store, location, branch, version, timeoutMs, principal, ...what } = reading;
-    const at: ReadAt = { store, location, branch, version, isExact: true, lineage: '' };
+    const at: ReadAt = { store, location, branch, version };
     const deadline = new AbortController();
     const cancel = this.#abortAfter(timeoutMs, deadline);
     const result = new RelayedResult({
@@ -97,8 +90,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
       isReaderWanted: () => false, // its rows go no further than the service
     });
     const { signal, take } = result;
-    const order = { at, work: { kind: 'read', what }, extraBytes: 0 } as const;
-    const asked = this.#pool.ask(order, { principal: principal ?? '', signal, take });
+    const asked = this.#pool.ask({ at, work: { kind: 'read', what } }, { principal: principal ?? '', signal, take });
     result.follow(asked);
     try {
       yield* framedFiles(result.parts);
@@ -125,14 +117,19 @@ export class ReaderQueries implements Queries, ReaderChanges {
     return 'the process that read it ended';
   }
 
-  async #faultOf({ store, location, branch, version, toTry, timeoutMs, principal }: VersionTrial) {
-    const at: ReadAt = { store, location, branch, version, isExact: false, lineage: this.#nameOf(Symbol('trial')) };
+  #faultOf({ store, location, branch, version, toTry, timeoutMs, principal }: VersionTrial) {
+    const at: ReadAt = { store, location, branch, version, lineage: randomUUID() };
+    return this.#within(timeoutMs, async (signal) => {
+      const order: Order = { at, work: { kind: 'trial', toTry } };
+      return expectAnswer(await this.#pool.ask(order, { principal: principal ?? '', signal }), 'tried').fault;
+    });
+  }
+
+  async #within<Result>(timeoutMs: number | undefined, run: (signal: AbortSignal) => Promise<Result>): Promise<Result> {
     const deadline = new AbortController();
     const cancel = this.#abortAfter(timeoutMs, deadline);
     try {
-      const requester = { principal: principal ?? '', signal: deadline.signal };
-      const order = { at, work: { kind: 'trial', toTry }, extraBytes: 0 } as const;
-      return expectAnswer(await this.#pool.ask(order, requester), 'tried').fault;
+      return await run(deadline.signal);
     } catch (error) {
       throw deadline.signal.aborted ? timedOut(error) : error;
     } finally {
@@ -143,23 +140,5 @@ export class ReaderQueries implements Queries, ReaderChanges {
   #abortAfter(timeoutMs: number | undefined, controller: AbortController): () => void {
     if (timeoutMs === undefined) return () => undefined;
     return this.#clock.schedule(timeoutMs, () => controller.abort(timedOut()));
-  }
-
-  #readAt(reading: Reading): ReadAt {
-    const { location, branch } = reading;
-    const dataset = { store: 'root', location, branch } as const;
-    return 'lineage' in reading
-      ? { ...dataset, version: reading.atLeastVersion, isExact: false, lineage: this.#nameOf(reading.lineage) }
-      : { ...dataset, version: reading.version, isExact: true, lineage: '' };
-  }
-
-  /** A symbol cannot be sent. */
-  #nameOf(lineage: symbol): string {
-    const known = this.#lineages.get(lineage);
-    if (known !== undefined) return known;
-    this.#lastLineage += 1;
-    const name = String(this.#lastLineage);
-    this.#lineages.set(lineage, name);
-    return name;
   }
 }

@@ -64,7 +64,7 @@ describe('the readers', () => {
     });
     t.after(() => pool.close());
     const count = async (predicate = 'id > 1', signal = never, extraBytes = 0) => {
-      const at = { store: 'root', location, version: 1, isExact: false, lineage: 'l' } as const;
+      const at = { store: 'root', location, version: 1, lineage: 'l' } as const;
       const order: Order = { at, work: { kind: 'count', predicate: ownSql(predicate) }, extraBytes };
       const answered = await pool.ask(order, { principal: 'p', signal });
       return answered.kind === 'counted' ? answered.rows : answered.kind;

@@ -73,7 +73,7 @@ export interface TableStatistics {
 /** One version of a branch. If it was opened at its newest version, reads move along with that. */
 export interface Snapshot extends RowReads {
   /** What is known of a version holds for every dataset of this lineage: it is the same branch of the same table. */
-  readonly lineage: symbol;
+  readonly lineage: string;
   version(): Promise<number>;
   schema(): Promise<Schema>;
   columns(): Promise<TableColumns>;

@@ -14,7 +14,7 @@ export interface ReaderChange extends ChangeLimits {
   readonly store: 'root' | 'shadow' | 'scratch';
   readonly location: Location;
   readonly branch: BranchName | undefined;
-  readonly lineage: symbol;
+  readonly lineage: string;
   readonly version: number;
   readonly step: ChangeStep;
   readonly file: IpcFile | undefined;

@@ -85,7 +85,7 @@ export class PlannedRows {
  */
 export class KeyIndex {
   readonly on: readonly FieldPath[];
-  readonly lineage: symbol;
+  readonly lineage: string;
   readonly tracked: LiveRows;
   readonly #hasher: KeyHasher;
   readonly #hold: KeyHold;

@@ -19,7 +19,7 @@ export const countRows =
   ({ access, queries }: Deps & { readonly queries: Queries }) =>
   async ({ predicate, ...target }: CountRowsCommand, scope: RequestScope): Promise<number> => {
     if (predicate !== undefined) {
-      return askReader(access, target, (reading) => queries.count(reading, predicate, scope));
+      return askReader(access, target, (at) => queries.count(at, predicate, scope));
     }
     return access.readCreated(target, (dataset) => dataset.countRows());
   };

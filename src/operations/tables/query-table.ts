@@ -1,6 +1,5 @@
 /** A client asks for rows of a table, or for the plan by which the engine finds them. Both run in a reader (P12). */
 import Type from 'typebox';
-import type { TableRecord } from '../../catalog/port.ts';
 import { answerParameters, answerTypes, readAnswerForm } from '../../endpoint/accept.ts';
 import { bytesOf } from '../../endpoint/description.ts';
 import { jsonRoute } from '../../endpoint/json-route.ts';
@@ -9,7 +8,7 @@ import type { PlanForm, QuerySpec } from '../../engine/port/query-spec.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { Queries, QueryResult, Reading } from '../../query/protocol.ts';
+import type { Queries, QueryResult, ReadAt } from '../../query/protocol.ts';
 import { type AnswerForm, arrowFileType } from '../../rows/answer-form.ts';
 import type { ReadTarget, TableAccess } from '../../table/table-access.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
@@ -33,33 +32,26 @@ const queryTable =
     { spec, form, ...target }: QueryCommand & { readonly form: AnswerForm },
     scope: RequestScope,
   ): Promise<QueryResult> =>
-    askReader(access, target, (reading) => queries.query(reading, spec, form, scope));
+    askReader(access, target, (at) => queries.query(at, spec, form, scope));
 
 const explainQuery =
   ({ access, queries }: Deps) =>
   ({ spec, form, ...target }: QueryCommand & { readonly form: PlanForm }, scope: RequestScope): Promise<string> =>
-    askReader(access, target, (reading) => queries.explain(reading, spec, form, scope));
+    askReader(access, target, (at) => queries.explain(at, spec, form, scope));
 
+/** The newest version is the one that the service knows or a newer one (P11). */
 export async function askReader<Result>(
   access: TableAccess,
   { table, branch, version }: ReadTarget,
-  read: (reading: Reading) => Promise<Result>,
+  ask: (at: ReadAt) => Promise<Result>,
 ): Promise<Result> {
   const record = await access.findCreated(table);
-  return access.readFilesOf(record, async () => read(await readingOf(access, record, branch, version)));
-}
-
-/** The newest version is the one that the service knows or a newer one (P11). */
-async function readingOf(
-  access: TableAccess,
-  record: TableRecord,
-  branch: BranchName | undefined,
-  version: number | undefined,
-): Promise<Reading> {
-  const { location } = record;
-  if (version !== undefined) return { location, branch, version };
-  const dataset = await access.latest(record, branch);
-  return { location, branch, lineage: dataset.lineage, atLeastVersion: await dataset.version() };
+  const at = { store: 'root', location: record.location, branch } as const;
+  return access.readFilesOf(record, async () => {
+    if (version !== undefined) return ask({ ...at, version });
+    const dataset = await access.latest(record, branch);
+    return ask({ ...at, version: await dataset.version(), lineage: dataset.lineage });
+  });
 }
 
 /** Both families of clients read an Arrow IPC file. */

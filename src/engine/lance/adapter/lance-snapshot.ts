@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { leastRowBytes, type Schema } from '../../../arrow/schema/schema.ts';
 import { checkWrittenColumns } from '../../../arrow/schema/schema-rules.ts';
@@ -26,7 +27,7 @@ import type { Surroundings } from './surroundings.ts';
 
 /** What can be read of an open native table, at the version where its head stands. */
 export class LanceSnapshot implements Snapshot {
-  readonly lineage = Symbol('dataset');
+  readonly lineage: string = randomUUID();
   protected readonly head: DatasetHead;
   readonly #readInReader: Surroundings['readInReader'];
   #sizes: (TableSizes & { readonly version: number }) | undefined;

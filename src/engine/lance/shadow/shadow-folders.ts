@@ -123,7 +123,7 @@ export class ShadowFolder {
   readonly name: string;
   readonly path: string;
   /** Readers keep what they know of the folder by it (`ReaderChange`). */
-  readonly lineage = Symbol('shadow');
+  readonly lineage: string = randomUUID();
   readonly #parts: ShadowFolderParts;
   #table: NativeTable | undefined;
   /** The folder in memory that has its versions; undefined where they are in the folder itself. */
