@@ -34,7 +34,7 @@ import { Builders } from './query/builders.ts';
 import { makeProcessFolder, removeProcessFolder } from './query/process-folder.ts';
 import { ReaderPool, readerEnvironment } from './query/reader-pool.ts';
 import { ReaderQueries } from './query/reader-queries.ts';
-import { ResultSpools } from './query/result-spool.ts';
+import { ResultSpools } from './query/relayed-result.ts';
 import { Conversions } from './rows/bodies/conversions.ts';
 import { openState, type StoredState } from './stored-state.ts';
 import { type Audit, AuditInLog, logRequest } from './telemetry/audit.ts';

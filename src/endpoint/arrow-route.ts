@@ -13,9 +13,8 @@ import type { AuditFacts } from '../telemetry/audit.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { StringMap } from '../wire/json-body.ts';
 import type { NameCheck } from '../wire/known-names.ts';
-import { contentDecoder } from './body/content-decoder.ts';
-import { type BodyPart, boundaryOf, isMultipart } from './body/multipart.ts';
-import type { UploadedParts } from './body/multipart-upload.ts';
+import { contentDecoder } from './body/decoded-body.ts';
+import { type BodyPart, boundaryOf, isMultipart, type UploadedParts } from './body/multipart.ts';
 import { ArrowStream, arrowStreamType, commonParameters } from './description.ts';
 import {
   type Access,

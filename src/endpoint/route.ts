@@ -24,7 +24,7 @@ import { parseBranch, parseNamespacePath, parseTableRef, parseTransactionId } fr
 import type { NameCheck } from '../wire/known-names.ts';
 import type { ReadFilter } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
-import type { UploadedParts } from './body/multipart-upload.ts';
+import type { UploadedParts } from './body/multipart.ts';
 import type { Database } from './database.ts';
 import type { RouteDescription } from './description.ts';
 

@@ -24,7 +24,7 @@ import type { HttpDeps } from './http-deps.ts';
 import { RequestPipeline } from './pipeline.ts';
 import { mostHeaders, requestIdFrom } from './request-head.ts';
 import { publicFiles } from './routes/documents.ts';
-import { metricsRoute } from './routes/operators/metrics.ts';
+import { metricsRoute } from './routes/operators.ts';
 
 export interface HttpServer {
   /** It is `http://HOST:PORT` or `https://HOST:PORT`, with the port that was really taken and without the base path. */

@@ -24,7 +24,8 @@ import {
   type WriteRequest,
   type WriteTotals,
 } from '../write/write.ts';
-import type { InsertMode } from './insert-command.ts';
+
+export type InsertMode = 'append' | 'overwrite';
 
 /** The rows were received and fit their table. At least one of `chunk` and `staged` has all of them. */
 export interface InsertRequest extends WriteRequest {

@@ -2,15 +2,22 @@ import { nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
 import { isFitted } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import { type TableCreation, type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
 import type { TableColumns } from '../engine/port/column-view.ts';
 import type { StagedSource } from '../engine/port/row-address.ts';
-import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
+import {
+  type Idempotency,
+  type IdempotencyHeader,
+  type Keyed,
+  keyedAnswer,
+  type Replayable,
+} from '../idempotency/idempotency.ts';
 import { outcomeOf } from '../idempotency/noted-outcomes.ts';
 import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
-import { showTable } from '../kernel/ids.ts';
+import { type BranchName, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import { markBranch, type RecoveryMarks } from '../table/recovery-marks.ts';
@@ -18,8 +25,21 @@ import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting 
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/table-writer.ts';
-import type { InsertRowsCommand, InsertRowsResult } from './insert-command.ts';
-import { type InsertRequest, insertBatchKey } from './insert-kind.ts';
+import { type InsertMode, type InsertRequest, insertBatchKey } from './insert-kind.ts';
+
+interface InsertRowsCommand {
+  readonly table: TableRef;
+  readonly branch: BranchName | undefined;
+  readonly mode: InsertMode;
+  readonly source: ArrowSource;
+  readonly idempotency: IdempotencyHeader | undefined;
+}
+
+interface InsertRowsResult {
+  readonly transactionId: TransactionId;
+  readonly version: number;
+  readonly numInsertedRows: number;
+}
 
 interface InsertRowsDeps {
   readonly access: TableAccess;

@@ -83,7 +83,7 @@ export const errorCatalogue = {
     17,
     503,
     'later',
-    'The process that ran the query or the filter died, or exceeded its memory and was killed; nothing was written.',
+    'The process that ran the query or the write died, or exceeded its memory and was killed; nothing was written.',
   ),
   IssuerUnavailable: entry(17, 503, 'later', 'The authorization server that must vouch for the token does not answer.'),
   Internal: entry(18, 500, 'later', 'A defect or a failing disk; see the log under this request id.', 'unknown'),

@@ -1,6 +1,5 @@
 import Type from 'typebox';
-import type { CreateTableCommand } from '../create/create-command.ts';
-import { createTable } from '../create/request.ts';
+import { type CreateTableCommand, createTable } from '../create/request.ts';
 import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
 import { refuseBranch } from '../endpoint/route.ts';
 import { invalidInput } from '../kernel/errors.ts';

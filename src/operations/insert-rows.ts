@@ -1,6 +1,6 @@
 import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
 import { writtenFields } from '../endpoint/json-route.ts';
-import type { InsertMode } from '../insert/insert-command.ts';
+import type { InsertMode } from '../insert/insert-kind.ts';
 import { insertRows } from '../insert/request.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { choiceOf, parseChoice } from '../wire/choices.ts';

@@ -92,7 +92,7 @@ export class ReaderPool {
     { signal, take }: Requester,
     rows: Uint8Array | undefined,
   ): Promise<Answered> {
-    if (!reader.wasReady) await firstOf(reader.ready, signal);
+    if (!reader.wasReady) await firstOf(reader.readyFor(order), signal);
     let takeBack = (): void => undefined;
     const stopListening = onAbort(signal, () => {
       takeBack = this.#endAfterGrace(reader, isTimedOut(signal.reason) ? 'deadline' : 'cancelled');

@@ -17,6 +17,8 @@ import {
   FrameReader,
   mostReplyBytes,
   type Order,
+  type Purpose,
+  purposeOf,
   type ReaderOutcome,
   type ReaderSetup,
   type Reply,
@@ -48,6 +50,7 @@ export class ReaderProcess {
   readonly #serviceMemory: ReaderProcessParts['serviceMemory'];
   /** `Order.extraBytes` of the latest order. */
   #extraBytes = 0;
+  #purpose: Purpose = 'reading';
   readonly #ready = Promise.withResolvers<void>();
   #answer: PromiseWithResolvers<{ readonly outcome: ReaderOutcome; readonly bytes: Buffer }> | undefined;
   #take: TakeBytes | undefined;
@@ -100,14 +103,21 @@ export class ReaderProcess {
     return this.#ready.promise;
   }
 
+  /** Resolves as `ready` does. A refusal names what this order is for. */
+  readyFor({ work }: Order): Promise<void> {
+    this.#purpose = purposeOf(work.kind);
+    return this.ready;
+  }
+
   /** Rejects with the reader's own refusal, or `ReaderDied`. `take` gets the bytes of a query's result, all but the last. */
   async ask(order: Order, rows?: Uint8Array, take?: TakeBytes): Promise<Answered> {
-    if (!this.#wasReady) await this.ready;
+    if (!this.#wasReady) await this.readyFor(order);
     const { pid } = this.#child;
     if (this.#hasEnded || pid === undefined) throw this.#died(this.#reason ?? 'exit');
     this.#answer = Promise.withResolvers();
     this.#take = take;
     this.#extraBytes = order.extraBytes ?? 0;
+    this.#purpose = purposeOf(order.work.kind);
     if (this.#extraBytes > 0) this.#serviceMemory.countReader(pid, this.#memoryBytes);
     try {
       writeFrame(this.#channel, order, rows && [rows]);
@@ -178,7 +188,7 @@ export class ReaderProcess {
     const fields = { pid, reason, code, signal, wasBusy, stderr: this.#lastWords, error: startError };
     if (isNormal(reason)) logger.debug(fields, 'a reader ended');
     else if (reason === 'deadline' || reason === 'memory')
-      logger.warn(fields, 'a reader was killed: its query exceeded its time or memory');
+      logger.warn(fields, 'a reader was killed: its order exceeded its time or memory');
     else logger.warn(fields, 'a reader died');
     const error = this.#died(reason, signal ?? undefined);
     this.#ready.reject(error);
@@ -202,27 +212,35 @@ export class ReaderProcess {
   }
 
   #whatHappened(reason: ReaderDeath, signal: string | undefined): string {
+    const what = called[this.#purpose];
     switch (reason) {
       case 'memory':
-        return `the query needed more than the ${Math.floor((this.#memoryBytes + this.#extraBytes) / 2 ** 20)} MiB that it may have`;
+        return `${what} needed more than the ${Math.floor((this.#memoryBytes + this.#extraBytes) / 2 ** 20)} MiB that it may have`;
       case 'deadline':
-        return 'the query was ended at its deadline';
+        return `${what} was ended at its deadline`;
       case 'cancelled':
-        return 'the query was cancelled';
+        return `${what} was cancelled`;
       case 'stop':
         return 'the service is stopping';
       case 'start':
-        return 'no process could be started for the query';
+        return `no process could be started for ${what}`;
       case 'signal':
-        return `the process that ran the query died (${signal})`;
+        return `the process that ran ${what} died (${signal})`;
       case 'idle':
       case 'spent':
       case 'exit':
       case 'protocol':
-        return 'the process that ran the query ended unexpectedly';
+        return `the process that ran ${what} ended unexpectedly`;
     }
   }
 }
+
+/** A refusal calls the order so. */
+const called: Readonly<Record<Purpose, string>> = {
+  reading: 'the query',
+  writing: 'the write',
+  upkeep: 'the compaction',
+};
 
 interface End {
   readonly code: number | null;

@@ -11,8 +11,7 @@ import type { AnswerForm } from '../rows/answer-form.ts';
 import { framedFiles } from './framed-files.ts';
 import { type Answered, expectAnswer, type Order, type Queries, type QueryResult, type ReadAt } from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
-import { RelayedResult } from './relayed-result.ts';
-import type { ResultSpools } from './result-spool.ts';
+import { RelayedResult, type ResultSpools } from './relayed-result.ts';
 
 /** So many processes end before what they read counts as the cause. */
 const mostDeaths = 2;

@@ -116,7 +116,7 @@ export class TableAccess {
     if (now.id === record.id) return now;
     throw new LancegateError(
       'ConcurrentModification',
-      `table '${showTable(record.ref)}' was replaced while the merge waited; nothing was written`,
+      `table '${showTable(record.ref)}' was replaced while the write waited; nothing was written`,
       { retryAfterSeconds: 1 },
     );
   }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { LargeTexts } from '#src/http/body/large-texts.ts';
+import { LargeTexts } from '#src/http/admission/admission.ts';
 import { ManualClock } from './manual-clock.ts';
 
 const never = new AbortController().signal;

@@ -101,7 +101,7 @@ describe('the filter of a merge has the time of its request (P12)', () => {
     const sent = service.post(mergePath('dying', 'id', `name = 'old'`), people([1], 'new'));
     await killReader();
     await killReader();
-    refused(await sent, 400, 13, /tried twice: the process that ran the query died \(SIGSEGV\); nothing was written/);
+    refused(await sent, 400, 13, /tried twice: the process that ran the write died \(SIGSEGV\); nothing was written/);
     reads.release();
     const again = succeeded(await service.post(mergePath('dying', 'id', 'id = 3'), people([1], 'new')));
     assert.equal(again.num_deleted_rows, 1);

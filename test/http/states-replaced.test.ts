@@ -176,7 +176,7 @@ describe('a table that is dropped, overwritten, or made twice', () => {
     await holder;
     succeeded(await before);
     succeeded(await overwrite);
-    refused(await behind, 503, 14, /was replaced while the merge waited; nothing was written/);
+    refused(await behind, 503, 14, /was replaced while the write waited; nothing was written/);
     const folder = await folderOf('swapped');
     const rows = await storedRows(service, folder.replace('.lance', ''));
     assert.deepEqual(

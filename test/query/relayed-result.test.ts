@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Answered } from '#src/query/protocol.ts';
-import { RelayedResult } from '#src/query/relayed-result.ts';
-import { ResultSpools } from '#src/query/result-spool.ts';
+import { RelayedResult, ResultSpools } from '#src/query/relayed-result.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { ManualClock } from '#test/http-unit/manual-clock.ts';
 

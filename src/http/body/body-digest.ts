@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { bodyTooLarge } from '../../endpoint/body/read-text.ts';
+import { bodyTooLarge } from '../../endpoint/body/decoded-body.ts';
 
 /**
  * Takes the SHA-256 of a body from its chunks as they pass to its reader. `whole` reads those that the reader has left, and

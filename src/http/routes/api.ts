@@ -45,7 +45,7 @@ import { listTagsRoute } from '../../operations/tags/list-tags.ts';
 import { updateTagRoute } from '../../operations/tags/update-tag.ts';
 import { transactRoute } from '../../operations/transact/apply-operations.ts';
 import { notOfferedRoutes } from './not-offered.ts';
-import { configurationRoute } from './operators/configuration.ts';
+import { configurationRoute } from './operators.ts';
 
 const offered = {
   createTable: createTableRoute,

@@ -4,7 +4,7 @@ import { mostFields } from '../../arrow/schema/read-schema.ts';
 import type { Field, IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkStorableFields } from '../../arrow/schema/schema-rules.ts';
 import type { ChangeCommand } from '../../change/submit-change.ts';
-import { contentDecoder } from '../../endpoint/body/content-decoder.ts';
+import { contentDecoder } from '../../endpoint/body/decoded-body.ts';
 import { ArrowStream, arrowStreamType } from '../../endpoint/description.ts';
 import { repeatOf, writeAnswer, writeRoute } from '../../endpoint/json-route.ts';
 import { jsonAnswer, type Offer, type Route, type RouteInput } from '../../endpoint/route.ts';

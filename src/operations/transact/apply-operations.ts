@@ -5,8 +5,8 @@
 import Type from 'typebox';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Action, Resource } from '../../auth/policy/actions.ts';
-import { type ChangeDeps, changeOperation } from '../../change/submit-change.ts';
-import { contentDecoder } from '../../endpoint/body/content-decoder.ts';
+import { type ChangeCommand, type ChangeDeps, changeOperation } from '../../change/submit-change.ts';
+import { contentDecoder } from '../../endpoint/body/decoded-body.ts';
 import { boundaryOf } from '../../endpoint/body/multipart.ts';
 import { ArrowStream, commonParameters } from '../../endpoint/description.ts';
 import { writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
@@ -21,10 +21,16 @@ import type { KeyHasher } from '../../keys/key-hasher.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../../wire/identifiers.ts';
 import { Count } from '../../wire/json-body.ts';
-import { kindOf, OperationBody, operationActions } from './operation-kinds.ts';
+import { kindOf, type NamedOperation, OperationBody, operationActions, sourceOf } from './operation-kinds.ts';
 import { PlannedOperation } from './operation-step.ts';
-import { TransactBody } from './transact-body.ts';
-import { type NamedOperation, sourceOf, type TransactCommand } from './transact-command.ts';
+import { type NamedSource, TransactBody } from './transact-body.ts';
+
+interface TransactCommand extends ChangeCommand {
+  /** There is at least one. They are applied in their order. Each source that they name is named once. */
+  readonly operations: readonly NamedOperation[];
+  /** Only sources that are named arrive here. Each must be read before the next one. */
+  readonly source: AsyncIterable<NamedSource>;
+}
 
 interface TransactDeps extends ChangeDeps {
   readonly engine: Datasets;

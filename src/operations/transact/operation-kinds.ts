@@ -1,22 +1,66 @@
 /** One request can have several operations of these kinds, each with its JSON; docs/protocol.md has the rules. */
 import Type, { type TObject } from 'typebox';
+import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { IpcChunk, Schema } from '../../arrow/schema/schema.ts';
 import type { Action } from '../../auth/policy/actions.ts';
 import type { StepWithFile } from '../../change/change-request.ts';
+import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
+import type { MergeFlags } from '../../merge/merge-command.ts';
 import { parseJson, readFields } from '../../wire/json-body.ts';
 import { checkNames, type NameCheck } from '../../wire/known-names.ts';
 import { type ReadFilter, readMergeParameters } from '../../wire/merge-parameters.ts';
 import { QueryParameters } from '../../wire/query-parameters.ts';
-import { AddColumnsBody, additionOf, readNewColumns } from '../columns/add-columns.ts';
-import { AlterColumnsBody, alterationOf, readAlterations } from '../columns/alter-columns.ts';
+import { AddColumnsBody, type AddedColumn, additionOf, readNewColumns } from '../columns/add-columns.ts';
+import { type Alteration, AlterColumnsBody, alterationOf, readAlterations } from '../columns/alter-columns.ts';
 import type { CheckedColumnStep } from '../columns/change-columns.ts';
 import { DropColumnsBody, readColumnPaths, removalOf } from '../columns/drop-columns.ts';
-import { metadataChangeOf, readMetadataUpdates, UpdateFieldMetadataBody } from '../columns/update-field-metadata.ts';
+import {
+  type MetadataUpdate,
+  metadataChangeOf,
+  readMetadataUpdates,
+  UpdateFieldMetadataBody,
+} from '../columns/update-field-metadata.ts';
 import { DeleteBody, deletion } from '../rows/delete-rows.ts';
-import { readUpdate, UpdateBody, updateOf } from '../rows/update-rows.ts';
-import { type NamedOperation, ofOperation, type TransactOperation } from './transact-command.ts';
+import { type RowsUpdate, readUpdate, UpdateBody, updateOf } from '../rows/update-rows.ts';
+
+/** The rows, or columns, of an operation are those of the source that it names. */
+export type TransactOperation =
+  | { readonly kind: 'insert'; readonly source: string }
+  | {
+      readonly kind: 'merge_insert';
+      readonly source: string;
+      readonly on: readonly FieldPath[];
+      readonly flags: MergeFlags;
+    }
+  | ({ readonly kind: 'update' } & RowsUpdate)
+  | { readonly kind: 'delete'; readonly predicate: CheckedSql }
+  | { readonly kind: 'add_columns'; readonly columns: readonly AddedColumn[] }
+  | { readonly kind: 'add_columns'; readonly source: string }
+  | { readonly kind: 'alter_columns'; readonly alterations: readonly Alteration[] }
+  | { readonly kind: 'drop_columns'; readonly columns: readonly FieldPath[] }
+  | { readonly kind: 'update_field_metadata'; readonly updates: readonly MetadataUpdate[] };
+
+export interface NamedOperation {
+  /** No two have the same. */
+  readonly name: string;
+  readonly does: TransactOperation;
+}
+
+/** An operation may name a source. */
+export const sourceOf = (operation: TransactOperation): string | undefined =>
+  'source' in operation ? operation.source : undefined;
+
+/** Returns a refusal that names the operation. */
+export const ofOperation = (name: string, error: unknown): unknown =>
+  error instanceof LancegateError
+    ? new LancegateError(error.kind, `operation ${name}: ${error.message}`, {
+        cause: error.cause,
+        ...(error.internal && { internal: error.internal }),
+        ...(error.retryAfterSeconds !== undefined && { retryAfterSeconds: error.retryAfterSeconds }),
+      })
+    : error;
 
 /** It is any text: a part of the body must have the name. */
 const Source = Type.String();

@@ -18,8 +18,14 @@ import { Batch, type MergeOfRows } from '../../merge/batch.ts';
 import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { readSourceKeys, requireFewNested, requireFit } from '../../merge/request.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
-import { kindOf, received } from './operation-kinds.ts';
-import { type NamedOperation, ofOperation, sourceOf, type TransactOperation } from './transact-command.ts';
+import {
+  kindOf,
+  type NamedOperation,
+  ofOperation,
+  received,
+  sourceOf,
+  type TransactOperation,
+} from './operation-kinds.ts';
 
 interface StepDeps {
   readonly engine: Datasets;

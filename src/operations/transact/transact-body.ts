@@ -1,11 +1,15 @@
 /** The body of a request of several operations has the parts that describe them, then the sources that they name. */
 import { createHash } from 'node:crypto';
-import type { BodyPart } from '../../endpoint/body/multipart.ts';
-import type { UploadedParts } from '../../endpoint/body/multipart-upload.ts';
+import type { ArrowSource } from '../../arrow/stream/source-reader.ts';
+import type { BodyPart, UploadedParts } from '../../endpoint/body/multipart.ts';
 import type { RouteInput } from '../../endpoint/route.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import { readOperation } from './operation-kinds.ts';
-import { type NamedOperation, type NamedSource, sourceOf } from './transact-command.ts';
+import { type NamedOperation, readOperation, sourceOf } from './operation-kinds.ts';
+
+export interface NamedSource {
+  readonly name: string;
+  readonly source: ArrowSource;
+}
 
 /** Each of them is a version of the shadow. */
 const mostOperations = 100;

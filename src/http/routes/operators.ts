@@ -1,6 +1,8 @@
+/** The routes for those who operate the service. */
 import Type, { type Static } from 'typebox';
-import { jsonDescription } from '../../../endpoint/description.ts';
-import { jsonAnswer, type Route } from '../../../endpoint/route.ts';
+import { jsonDescription } from '../../endpoint/description.ts';
+import { jsonAnswer, type Route } from '../../endpoint/route.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
 
 const Configuration = Type.Object({
   settings: Type.Array(
@@ -28,5 +30,21 @@ export const configurationRoute = (settings: Static<typeof Configuration>['setti
   prepare({ access }) {
     access.require(action, { kind: 'namespace', path: [] });
     return { body: 'json', answer: async () => jsonAnswer({ settings }) };
+  },
+});
+
+/** Outside the base path, beside the health checks. */
+export const metricsRoute = (metrics: Pick<Metrics, 'render'>): Route => ({
+  methods: ['GET'],
+  path: '/metrics',
+  prepare({ access }) {
+    access.require('ReadMetrics', { kind: 'namespace', path: [] });
+    return {
+      body: 'json',
+      answer: async () => {
+        const { contentType, body } = await metrics.render();
+        return { contentType, text: body };
+      },
+    };
   },
 });
