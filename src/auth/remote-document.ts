@@ -95,7 +95,7 @@ const unavailable = (waitMs: number, cause: unknown): LancegateError =>
 /** An issuer with a dozen keys and their certificates publishes far less. */
 export const maxDocumentBytes = 2 ** 20;
 
-/** What jose and oauth4webapi pass. */
+/** jose and oauth4webapi pass these. */
 interface BoundedRequest {
   readonly method: string;
   readonly headers?: NonNullable<RequestInit['headers']>;

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { NamespaceCatalog } from './port.ts';
 
-/** Whether the catalog answers, for readiness checks, which come without a credential. */
+/** Asks whether the catalog answers, for readiness checks, which come without a credential. */
 export class CatalogProbe {
   readonly #catalog: Pick<NamespaceCatalog, 'findNamespace'>;
   readonly #clock: Clock;
@@ -18,7 +18,7 @@ export class CatalogProbe {
   async requireAnswer(): Promise<void> {
     const nowMs = this.#clock.nowMs();
     const known = this.#asked;
-    // How long an answer stands: the catalog is asked no more often, however many probes there are.
+    // An answer stands so long: the catalog is asked no more often, however many probes there are.
     const isCurrent = known !== undefined && nowMs < known.atMs + 1_000;
     // Three at most wait for a catalog that does not answer: they take connections from requests.
     const asked = known !== undefined && (isCurrent || this.#unanswered >= 3) ? known : this.#ask(nowMs);

@@ -13,7 +13,7 @@ export interface ApiKey {
   readonly revokedAtMs: number | undefined;
 }
 
-/** A key as tables have it, without its secret. */
+/** Tables store a key in these columns, without its secret. */
 export interface ApiKeyColumns {
   readonly id: string;
   readonly subject: string;

@@ -36,14 +36,14 @@ export interface TableRecord {
   readonly storageOptions: Properties;
 }
 
-/** A reservation of a table's name by a create that is under way; holds the location that its files are written to. */
+/** A create that is under way has reserved the table's name, and writes its files to the location. */
 export interface Creation {
   readonly id: string;
   readonly ref: TableRef;
   readonly location: Location;
 }
 
-/** What changes rows or columns of a table that exists. */
+/** These change rows or columns of a table that exists. */
 export type WriteOperation =
   | 'merge_insert'
   | 'insert'
@@ -74,25 +74,25 @@ export interface TransactionRecord {
 }
 
 declare const requestOwner: unique symbol;
-/** The principal whose keys these are: another's same key is another key. */
+/** The keys are this principal's: another's same key is another key. */
 export type RequestOwner = string & { readonly [requestOwner]: true };
 
-/** A request that came with an `Idempotency-Key`; a digest is the SHA-256 in hexadecimal. */
+/** The request came with an `Idempotency-Key`; a digest is the SHA-256 in hexadecimal. */
 export interface KeyedRequest {
   readonly owner: RequestOwner;
   readonly key: IdempotencyKey;
-  /** A digest of what was asked: operation, table, branch and parameters. */
+  /** It is a digest of what was asked: operation, table, branch and parameters. */
   readonly requestDigest: string;
   readonly bodyDigest: string;
   /** From then on the key is as good as new. */
   readonly expiresAtMs: number;
-  /** One attempt at the request: what it records, no other attempt replaces before the key has expired. */
+  /** It names one attempt at the request: what that records, no other attempt replaces before the key has expired. */
   readonly attempt: string;
   /** The attempt began then. */
   readonly askedAtMs: number;
 }
 
-/** The outcome of a keyed request, as the operation that recorded it reads it again. */
+/** It tells the outcome of a keyed request, as the operation that recorded it reads it again. */
 export interface KeyedAnswer extends KeyedRequest {
   readonly answer: string;
 }
@@ -100,12 +100,12 @@ export interface KeyedAnswer extends KeyedRequest {
 /** Makes the answer to a keyed request of what has been done; the transaction that does it records it, too. */
 export type AnswerOf<Done> = (done: Done) => KeyedAnswer;
 
-/** A location on storage that a table has or had. */
+/** A table has this location on storage, or had it. */
 export interface KnownLocation {
   readonly location: Location;
   /** `held`: by a table or a create. `discarded`: its files are being removed. `left`: no table has it. */
   readonly state: 'held' | 'discarded' | 'left';
-  /** The table that has it or had it last; undefined if the catalog does not know. */
+  /** This table has it or had it last; undefined if the catalog does not know. */
   readonly owner: TableRef | undefined;
 }
 
@@ -117,11 +117,11 @@ export interface Adoption {
   readonly spelling: Spelling;
   /** `locationsAt` returned them when the caller decided. */
   readonly seen: readonly KnownLocation[];
-  /** The table that loses the name in the same step, and leaves its files. */
+  /** This table loses the name in the same step, and leaves its files. */
   readonly replaces: TableId | undefined;
 }
 
-/** The record that a keyed request is about to commit on top of a version. */
+/** It records that a keyed request is about to commit on top of a version. */
 export interface WriteIntent extends KeyedRequest {
   readonly tableId: TableId;
   readonly ref: TableRef;
@@ -148,7 +148,7 @@ export interface ListedTable extends TableRecord {
   readonly cursor: string;
 }
 
-/** What a crash may have left: creates to undo and drops to finish. */
+/** A crash may have left creates to undo and drops to finish. */
 export interface Unfinished {
   readonly creations: readonly Creation[];
   /** Nothing refers to these files any more: they are of dropped tables, and of tables that an overwrite replaced. */
@@ -158,7 +158,7 @@ export interface Unfinished {
 export interface OpenBranch {
   readonly tableId: TableId;
   readonly branch: BranchName | undefined;
-  /** The newest acknowledged version; it is 0 for a branch that is being made. */
+  /** This version was acknowledged last; it is 0 for a branch that is being made. */
   readonly acknowledgedVersion: number;
   /** The engine had this one at the time: see `Engine.storageSession`. */
   readonly storageSession: string;
@@ -171,7 +171,7 @@ export interface OpenBranchRecord extends OpenBranch {
 
 export type AcknowledgedBranch = Omit<OpenBranchRecord, 'storageSession'>;
 
-/** What becomes of a namespace that is there: `exist_ok` leaves it alone, `overwrite` replaces its properties and keeps what is inside. */
+/** It says what becomes of a namespace that is there: `exist_ok` leaves it alone, `overwrite` replaces its properties and keeps what is inside. */
 export type NamespaceMode = 'create' | 'exist_ok' | 'overwrite';
 
 /** `isFound`: it was there, and was left alone. */
@@ -189,7 +189,7 @@ export interface NamespaceCatalog {
     mode?: NamespaceMode,
   ): Promise<MadeNamespace>;
   findNamespace(path: NamespacePath): Promise<NamespaceRecord | undefined>;
-  /** Names of the direct children. `NamespaceNotFound`. */
+  /** Lists the names of the direct children. `NamespaceNotFound`. */
   listNamespaces(parent: NamespacePath, page: PageRequest): Promise<readonly ObjectName[]>;
   /**
    * Removes an empty namespace. `NamespaceNotFound`, `NamespaceNotEmpty` (tables, reservations or children),
@@ -203,7 +203,7 @@ export interface NamespaceCatalog {
   namespacesUnder(path: NamespacePath): Promise<readonly NamespacePath[]>;
 }
 
-/** What a request may name as its database: the namespaces of the root, and those that were there and were dropped. */
+/** A request may name these as its database: the namespaces of the root, and those that were there and were dropped. */
 export interface DatabaseCatalog {
   /** Never false again once it was true. */
   isDatabase(name: ObjectName): Promise<boolean>;
@@ -231,7 +231,7 @@ export interface TableCatalog {
    * inside or around it, and `ConcurrentCreate` if `seen` or `replaces` no longer holds.
    */
   registerTable(adoption: Adoption, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
-  /** The known locations that are this one, lie inside it or around it, in the order of their locations. */
+  /** Returns the known locations that are this one, lie inside it or around it, in the order of their locations. */
   locationsAt(location: Location, spelling: Spelling): Promise<readonly KnownLocation[]>;
   /**
    * Makes the table invisible and its location discarded, in one step; or forgets the table and leaves its files alone, and the location
@@ -303,14 +303,14 @@ export interface TransactionCatalog {
   forgetRecords(old: OldRecords, limit: number): Promise<{ readonly transactions: number; readonly keys: number }>;
 }
 
-/** What is known of requests with an `Idempotency-Key`. */
+/** It knows the requests with an `Idempotency-Key`. */
 export interface KeyedRequestCatalog {
   /**
    * Replaces what the same attempts intended before, and what has expired. All or none: `ConcurrentModification` where another
    * attempt has recorded something.
    */
   recordIntents(intents: readonly WriteIntent[]): Promise<void>;
-  /** The write intents of requests that were never answered: all, or those of the table of this name. */
+  /** Returns the write intents of requests that were never answered: all, or those of the table of this name. */
   writeIntents(ref?: TableRef): Promise<readonly WriteIntent[]>;
   /** The commit of the attempt was not made after all. An answer stays. Of an attempt of another process, with its `ref`. */
   withdrawIntent(request: Pick<KeyedRequest, 'owner' | 'key' | 'attempt'> & { readonly ref?: TableRef }): Promise<void>;
@@ -338,7 +338,7 @@ export interface OpenBranchCatalog {
    * of the same name has versions of its own. Harmless when repeated.
    */
   closeBranch(tableId: TableId, branch: BranchName | undefined, isGone?: boolean): Promise<void>;
-  /** The newest acknowledged version of each branch, open or closed, of which one is known: of all, or of one branch. */
+  /** Returns the newest acknowledged version of each branch, open or closed, of which one is known: of all, or of one branch. */
   acknowledgedBranches(of?: Pick<OpenBranch, 'tableId' | 'branch'>): Promise<readonly AcknowledgedBranch[]>;
 }
 
@@ -359,7 +359,7 @@ export interface Publication {
   readonly properties: Properties;
   readonly storageOptions: Properties;
   readonly transaction: Omit<TransactionRecord, 'tableId' | 'ref'>;
-  /** The answer to a keyed request, recorded in the same transaction. */
+  /** The same transaction records the answer to a keyed request. */
   readonly answer?: KeyedAnswer | undefined;
 }
 

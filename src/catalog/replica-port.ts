@@ -48,15 +48,15 @@ export interface ReplicaCatalog {
   forgetEndedReplicas(): Promise<void>;
 }
 
-/** Which replica writes to a table. Only the clock of the database decides whether a lease has expired. */
+/** It knows which replica writes to a table. Only the clock of the database decides whether a lease has expired. */
 export interface OwnerCatalog {
   /** undefined where no living replica owns the name, or one that leaves was given it and has not claimed it. */
   findOwner(ref: TableRef): Promise<NameOwner | undefined>;
-  /** Whether a table or a create has the name. */
+  /** Says whether a table or a create has the name. */
   isTaken(ref: TableRef): Promise<boolean>;
-  /** The claim, or the owner that it failed for: another living replica. Also succeeds where the replica owns the name. */
+  /** Returns the claim, or the living replica that owns the name already. Also succeeds where the replica owns the name itself. */
   claimName(ref: TableRef, replica: string): Promise<Claim | NameOwner>;
-  /** Whether the replica owns the name in this epoch, by a lease that has not expired. */
+  /** Says whether the replica owns the name in this epoch, by a lease that has not expired. */
   isOwner(name: OwnedName, replica: string): Promise<boolean>;
   /**
    * `isSettled`: its next owner finds nothing to undo. `successor` is the replica that owns the name then, where it is settled; without it,
@@ -66,26 +66,26 @@ export interface OwnerCatalog {
   releaseName(name: OwnedName, replica: string, isSettled: boolean, successor?: string): Promise<void>;
   /** Asks the other replicas that own some of these names to hand them over. */
   wantNames(refs: readonly TableRef[], replica: string): Promise<void>;
-  /** How many names each replica owns that owns any. */
+  /** Returns how many names each replica owns that owns any. */
   countNames(): Promise<ReadonlyMap<string, number>>;
   /** `wanted`: by another replica. `unused`: nothing has the name. */
   namesOf(replica: string, which: 'all' | 'wanted' | 'unused'): Promise<readonly OwnedName[]>;
   /** Forgets names that nothing has and nobody owns, but for those of which there may be something to undo. */
   forgetUnusedNames(): Promise<void>;
-  /** Names that no living replica owns, and whose last owner may have left something to undo. */
+  /** Returns names that no living replica owns, and whose last owner may have left something to undo. */
   unsettledNames(limit: number): Promise<readonly TableRef[]>;
 }
 
 export interface RootMove {
   readonly from: string;
   readonly to: string;
-  /** The one that asks, which does not count as another one. */
+  /** This replica asks, and does not count as another one. */
   readonly replica: string;
 }
 
 /** It knows where the tables of all replicas are: a path or a URI. */
 export interface StorageRootCatalog {
-  /** The root that the catalog has; `first` where it had none. */
+  /** Returns the root that the catalog has; `first` where it had none. */
   agreeOnRoot(first: string): Promise<string>;
   /** Returns the other living replicas. Where there are any, or the root is not `from` any more, nothing happens. */
   moveRoot(move: RootMove): Promise<readonly Replica[]>;

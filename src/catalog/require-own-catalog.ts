@@ -31,7 +31,7 @@ function readIfThere(path: string): string | undefined {
 }
 
 interface RootOfReplica {
-  /** An absolute path, or a URI, without a slash at its end. */
+  /** It is an absolute path, or a URI, without a slash at its end. */
   readonly root: string;
   /** The operator says that all files came from there. */
   readonly movedFrom: string | undefined;

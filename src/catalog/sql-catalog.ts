@@ -78,7 +78,7 @@ const methodsBy =
 /** Throws where this process must not change what has these names. */
 type RequireOwned = (db: CatalogDb, refs: readonly TableRef[]) => Promise<void>;
 
-/** How methods are made of queries. Without `requireOwned` every name is this process's own. */
+/** Makes methods of queries. Without `requireOwned` every name is this process's own. */
 function methodsOf(session: SqlSession, requireOwned: RequireOwned | undefined) {
   /** `query` where the names that it changes are owned. `refsOf` gives them. */
   const owning = <Given, Rest extends readonly unknown[], Result>(
@@ -213,7 +213,7 @@ function tableMethods(
   };
 }
 
-/** What was committed. */
+/** These know what was committed. */
 const commitMethods = ({
   reading,
   writing,

@@ -77,7 +77,7 @@ export class SqlApiKeys implements ApiKeyRecords {
   }
 
   async #ask(asked: Asked): Promise<void> {
-    // How long a replica believes what it has read: a revocation holds everywhere after that.
+    // A replica believes for so long what it has read: a revocation holds everywhere after that.
     const untilMs = this.#clock.nowMs() + 1_000;
     try {
       const ids = [...asked.keys()];

@@ -95,7 +95,7 @@ function* memoryConflicts(config: Config): Iterable<string> {
   yield `${flag('bodyMemoryBytes')} (${showBytes(bodyMemoryBytes)}) is more than the ${left}, since the engine works on it`;
 }
 
-/** What is allowed must also find room, or it would be refused for a reason that no setting names. */
+/** Whatever is allowed must also find room, or it would be refused for a reason that no setting names. */
 function* shareConflicts(config: Config): Iterable<string> {
   const part = Math.floor(partBytesOf(config));
   // For a body of unknown length the service reserves up to 16 MiB, and what decoding takes.

@@ -12,7 +12,7 @@ export interface DataFolder {
   readonly holderFile: string;
   /** What the catalog in the folder has, too: no other catalog is taken for it. */
   readonly catalogIdFile: string;
-  /** The storage root, unless the configuration names another. */
+  /** It is the storage root, unless the configuration names another. */
   readonly tablesFolder: string;
   /** Files that no restart needs. */
   readonly scratchFolder: string;
@@ -35,7 +35,7 @@ class DataFolderUnsafe extends Error {
 }
 
 export interface PrivateFolder extends DataFolder {
-  /** The former mode, such as `0755`, if this call closed the folder. */
+  /** If this call closed the folder, it had this mode, such as `0755`. */
   readonly wasOpenAs: string | undefined;
 }
 

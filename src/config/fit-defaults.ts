@@ -2,7 +2,7 @@
 import { fitToMemory } from './memory-plan.ts';
 import type { Config, SettingName } from './settings.ts';
 
-/** What the machine, or the container, lets one process have. */
+/** The machine, or the container, lets one process have so much. */
 export interface Machine {
   readonly memoryBytes: number;
   /** So many may be open at the same time, connections among them; Infinity where the system has no limit. */

@@ -24,20 +24,20 @@ export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(me
 export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): number =>
   Math.floor(memoryLimitBytes * principalShare);
 
-/** The bytes of bodies that fit under the limit together with everything else. */
+/** So many bytes of bodies fit under the limit together with everything else. */
 export const bodyBytesUnder = ({ memoryLimitBytes }: Config): number => {
   const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes);
-  // What a byte of a body takes at the worst while the engine works on it, itself included.
+  // A byte of a body takes four at the worst while the engine works on it, itself included.
   return Math.max(0, Math.floor((memoryLimitBytes - heldBytes) / 4));
 };
 
-/** What one principal, or one table, can have. */
+/** One principal, or one table, can have so much. */
 export const partBytesOf = ({ bodyMemoryBytes, principalShare }: Config): number => bodyMemoryBytes * principalShare;
 
 /** A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs. */
 export const chunkBytesUnder = (config: Config): number => Math.min(16 * MiB, floorToMiB(partBytesOf(config) / 8));
 
-/** The largest record batch of a create, and the largest merge or chunk of a create after decompression. */
+/** No record batch of a create is larger, nor a merge or a chunk of a create after decompression. */
 export const decodedBytesUnder = (config: Config): number => {
   const fitting = floorToMiB(partBytesOf(config) / mergesPerPart);
   return Math.max(config.maxMergeBytes, Math.min(256 * MiB, fitting));
@@ -52,7 +52,7 @@ export function fitToMemory(given: Config, isDefault: (name: SettingName) => boo
     isDefault(name) ? Math.min(given[name], floorToMiB(mostBytes)) : given[name];
   // One of them is left for writes while queries have the others (P10).
   const readers = Math.max(2, given.readers);
-  // What is below the service (its page cache, its sockets) and other processes need some, too.
+  // The page cache, the sockets and other processes need some, too.
   const allBytes = machineBytes * (3 / 4);
   // Each reader has a tenth of that: with four of them, writers have six tenths.
   const readerMemoryBytes = fit('readerMemoryBytes', Math.max(leastReaderMemoryBytes, allBytes / 10));

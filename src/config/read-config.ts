@@ -48,7 +48,7 @@ function* shownPasswords({ values: { catalogUrl }, sources }: ConfigReading): It
 /** Options that say where a store is and how to talk to it. Any other may be a secret, also one that the engine will know some day. */
 const plainOption =
   /region|endpoint|allow_http$|timeout|retries|virtual_hosted|account_name|access_key_id|(client|tenant)_id$|bucket|checksum/i;
-/** A URL with a password, or with a query, as a signature of Azure is. */
+/** It is a URL with a password, or with a query, as a signature of Azure is. */
 const withSecret = /^[a-z]+:\/\/(?:[^/]*@|.*\?)/i;
 
 function* shownSecrets({ values, sources }: ConfigReading): Iterable<string> {

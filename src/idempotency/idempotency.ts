@@ -56,7 +56,7 @@ export interface IdempotencyHeader {
   readonly isImplied?: true;
 }
 
-/** What has a transaction record, and what only has an answer. */
+/** Some have a transaction record, and some only an answer. */
 export type RepeatableOperation =
   | TransactionRecord['operation']
   | 'create_tag'
@@ -81,7 +81,7 @@ interface RepeatableCommand {
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-/** A request with an `Idempotency-Key`, whose body may not have been read yet. */
+/** The request has an `Idempotency-Key`, and its body may not have been read yet. */
 export interface Keyed extends Pick<KeyedRequest, 'owner' | 'key' | 'requestDigest' | 'attempt'> {
   /** Reads what is left of the body. May be called again. */
   request(): Promise<KeyedRequest>;
@@ -95,7 +95,7 @@ export const keyedAnswer = (request: KeyedRequest, result: object): KeyedAnswer 
 /** `isReplay`: the answer is that to another request with this key. */
 export type Replayable<Result> = Result & { readonly isReplay: boolean };
 
-/** The whole answer of an operation that has no other fields, and that may be nothing. */
+/** An operation that has no other fields answers with this alone, and it may be nothing. */
 interface SoleResult<Result> {
   readonly result: Result;
 }
@@ -117,7 +117,7 @@ export const answeredOnce =
       deps.idempotency.onceThenRecorded(operation, command, scope, (answered) => work(command, scope, answered));
   };
 
-/** The answer to a keyed request by what the catalog has done. */
+/** Makes the answer to a keyed request of what the catalog has done. */
 export const answeredBy = <Done, Result>(
   answered: AnswerOf<Result> | undefined,
   resultOf: (done: Done) => Result,
@@ -142,7 +142,7 @@ export class Idempotency {
     clock: Clock;
     newId: NewId;
     logger: Logger;
-    /** How long an answer can be asked for again. */
+    /** An answer can be asked for again for so long. */
     idempotencyKeptMs: number;
   }) {
     this.#catalog = parts.catalog;
@@ -349,7 +349,7 @@ export class Idempotency {
 
 interface NewestVersion {
   readonly version: number;
-  /** The number that the commit of the intent would have taken was taken so that it cannot be made any more. */
+  /** It is true where the number that the commit of the intent would have taken was taken so that it cannot be made any more. */
   readonly isFencedOff: boolean;
 }
 

@@ -34,7 +34,7 @@ export function outcomeNotedFor(
   }
 }
 
-/** What a transaction record says of a write. */
+/** A transaction record says this of a write. */
 export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>> => ({
   num_inserted_rows: String(totals.numInsertedRows),
   num_updated_rows: String(totals.numUpdatedRows),

@@ -1,6 +1,6 @@
 /** Where the names of branches lead on storage, as Lance has it: the branch `a/b` is the folder `tree/a/b` of its table. */
 
-/** What a branch has in its folder, beside the folders of branches whose names begin with its own. */
+/** A branch has these in its folder, beside the folders of branches whose names begin with its own. */
 const foldersOfDataset: ReadonlySet<string> = new Set([
   ...['data', '_versions', '_transactions', '_deletions', '_indices', '_refs', '_blobs', '_mem_wal', 'tree'],
 ]);
@@ -20,7 +20,7 @@ export const hasFolderOfDataset = (name: string): boolean =>
 /** The engine takes the first part for main, and deletes the whole table with the last such branch. */
 export const isBelowMain = (name: string): boolean => name.startsWith('main/');
 
-/** Whether `inner` lies in a folder that `outer` has files in. */
+/** Says whether `inner` lies in a folder that `outer` has files in. */
 export function liesInFilesOf(outer: string, inner: string): boolean {
   const [around, within] = [foldedSegments(outer), foldedSegments(inner)];
   return (

@@ -4,7 +4,7 @@
  * `docs/errors.md` and the tests are checked against it. It holds no texts of the engine: adapters translate.
  */
 
-/** What a caller may assume about the state of the table after the error (P6). */
+/** A caller may assume this of the state of the table after the error (P6). */
 type Written = 'nothing' | 'unknown';
 /** `never`: the same request fails again. `later`: it may succeed unchanged. */
 type Retry = 'never' | 'later';

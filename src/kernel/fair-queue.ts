@@ -2,9 +2,9 @@ import { type LancegateError, queueIsFull } from './errors.ts';
 import { onAbort, reasonOf } from './request-scope.ts';
 
 interface FairQueueLimits {
-  /** How many requests may have a slot at the same time. */
+  /** So many requests may have a slot at the same time. */
   readonly slots: number;
-  /** How many requests may wait for one. */
+  /** So many requests may wait for one. */
   readonly maxWaiting: number;
   /** The part of the slots, for each kind of work, and of the queue, that one principal can have; above 0 and at most 1. */
   readonly principalShare: number;
@@ -18,7 +18,6 @@ export interface Seeker {
   readonly work: string;
 }
 
-/** A request that waits. */
 interface WaitingSeeker extends Seeker {
   readonly grant: () => void;
 }
@@ -60,7 +59,7 @@ export class FairQueue {
     return refusal === undefined ? this.#wait(seeker, signal) : Promise.reject(refusal);
   }
 
-  /** Whether a request that waits, of anybody or of other principals, would have the slot of this one if it were given back. */
+  /** Says whether a request that waits, of anybody or of other principals, would have the slot of this one if it were given back. */
   isSlotWanted(holder: Seeker, by: 'anybody' | 'others'): boolean {
     for (const [principal, lane] of this.#lanes) {
       if (by === 'others' && principal === holder.principal) continue;
@@ -141,7 +140,7 @@ export class FairQueue {
     }
   }
 
-  /** The first request, principals in rotation, that may have a slot now. */
+  /** Returns the first request, principals in rotation, that may have a slot now. */
   #next(): WaitingSeeker | undefined {
     for (const lane of this.#lanes.values()) {
       const found = lane.find((waiter) => this.#hasRoom(waiter));

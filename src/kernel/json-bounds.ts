@@ -45,7 +45,7 @@ export function requireBoundedJson(text: string, what: string): void {
   }
 }
 
-/** The index of the quote that ends the text, or of the last character. */
+/** Returns the index of the quote that ends the text, or of the last character. */
 function endOfText(text: string, start: number): number {
   for (let end = text.indexOf('"', start + 1); end !== -1; end = text.indexOf('"', end + 1)) {
     let escapes = 0;

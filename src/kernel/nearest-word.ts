@@ -1,6 +1,6 @@
 import { paired } from './paired.ts';
 
-/** The known word nearest to a mistyped one, if it is near enough to be meant. */
+/** Returns the known word nearest to a mistyped one, if it is near enough to be meant. */
 export function nearest(word: string, known: Iterable<string>): string | undefined {
   const furthest = word.length < 4 ? 1 : Math.max(2, Math.floor(word.length / 3));
   const ranked = [...known]

@@ -1,4 +1,4 @@
-/** The client, as a verified credential says. */
+/** A verified credential says this of the client. */
 export interface Principal {
   readonly subject: string;
   readonly scopes: readonly string[];
@@ -38,7 +38,6 @@ export function onAbort(signal: AbortSignal, run: () => void): () => void {
   return () => signal.removeEventListener('abort', run);
 }
 
-/** Why it has aborted. */
 export const reasonOf = (signal: AbortSignal): Error => signal.reason;
 
 /** Settles as `work` does, or rejects with the signal's reason if that aborts first. */

@@ -1,4 +1,4 @@
-/** A list that has at least one. */
+/** The list has at least one. */
 export type Some<Item> = readonly [Item, ...Item[]];
 
 export const isSome = <Item>(items: readonly Item[]): items is Some<Item> => items.length > 0;

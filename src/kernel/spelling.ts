@@ -7,7 +7,7 @@ export type Spelling = 'exact' | 'loose';
 export const speltAs = (text: string, spelling: Spelling): string =>
   spelling === 'exact' ? text : text.normalize('NFC').toLowerCase();
 
-/** Whether the two are the same location, or one is inside the other. */
+/** Says whether the two are the same location, or one is inside the other. */
 export function overlap(one: Location, other: Location, spelling: Spelling): boolean {
   const [a, b] = [`${speltAs(one, spelling)}/`, `${speltAs(other, spelling)}/`];
   return a.startsWith(b) || b.startsWith(a);

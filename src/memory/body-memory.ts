@@ -8,10 +8,10 @@
 import { LancegateError } from '../kernel/errors.ts';
 import type { ResidentLimit } from './resident-limit.ts';
 
-/** An owner that may have a share of a quota and no more, such as a principal or a table. */
+/** An owner, such as a principal or a table, may have a share of a quota and no more. */
 export interface Holder {
   readonly name: string;
-  /** How a refusal names it. */
+  /** A refusal names it so. */
   readonly kind: 'principal' | 'table';
   /** It is a part of the whole, above 0 and at most 1. */
   readonly share: number;
@@ -39,7 +39,7 @@ export class Quota {
     return this.#held;
   }
 
-  /** What these holders together could have if no other had anything. */
+  /** Returns what these holders together could have if no other had anything. */
   largestFor(holders: readonly Holder[]): number {
     return Math.min(this.max, ...holders.map((holder) => this.#partOf(holder)));
   }
@@ -90,7 +90,7 @@ const smallestClassBytes = 64 << 10;
 export interface BodyMemoryLimits {
   /** What all bodies together may hold; beyond it, `SlowDown` (P7). */
   readonly maxBytes: number;
-  /** What is kept for the next body when one is done. */
+  /** So much is kept for the next body when one is done. */
   readonly maxIdleBytes: number;
   /** Undefined where resident memory is not limited. */
   readonly resident?: Pick<ResidentLimit, 'requireRoom'>;
@@ -239,7 +239,7 @@ export class BodyAccount {
   }
 }
 
-/** The size of the buffer that `take` returns. */
+/** The buffer that `take` returns has this size. */
 export function bufferBytesFor(leastBytes: number): number {
   if (leastBytes <= smallestClassBytes) return smallestClassBytes;
   // Buffers come in eight sizes for each doubling, so at most an eighth of one is unused.

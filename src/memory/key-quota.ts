@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.ts';
 
-/** The part of the quota that the key index of one branch has. */
+/** The key index of one branch has a part of the quota. */
 export interface KeyHold {
   /** The keys take so many bytes now. False where there is no room: then nothing is held any more. */
   resize(bytes: number): boolean;

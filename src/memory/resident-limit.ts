@@ -117,7 +117,7 @@ export class ResidentLimit {
 /** So many collections in a row are looked at: fewer happen close together whenever a process starts. */
 const observed = 4;
 
-/** Whether collections of the whole heap are so rare that more of them cost nothing. */
+/** Says whether collections of the whole heap are so rare that more of them cost nothing. */
 export class CollectionPace {
   #timesMs: readonly number[] = [];
   #isSlow = true;
@@ -126,7 +126,7 @@ export class CollectionPace {
     return this.#isSlow;
   }
 
-  /** A collection of the whole heap at this time, of any clock that only goes forward. */
+  /** Notes a collection of the whole heap at this time, of any clock that only goes forward. */
   collected(atMs: number): void {
     this.#timesMs = [...this.#timesMs, atMs].slice(-observed);
     const [first = atMs] = this.#timesMs;

@@ -23,14 +23,14 @@ export class NamesHere implements OwnedNames {
   }
 }
 
-/** A name that this replica owns, or is about to. */
+/** This replica owns the name, or is about to. */
 export interface HeldName {
   readonly table: TableRef;
   /** `closing`: requests that were told that this replica is the owner may still lock the table, and no further request is told so. */
   status: 'claiming' | 'held' | 'closing' | 'leaving';
   /** It resolves when the name is held, or has been handed over. Never rejects. */
   steady: Promise<void>;
-  /** When it was claimed, or last could not be handed over for what was under way. */
+  /** It was claimed then, or last could not be handed over for what was under way. */
   sinceMs: number;
   /** How many works need it that acquired it. Until they end it is handed over only at the end of the process. */
   works: number;

@@ -7,7 +7,7 @@ import type { Logger } from '../telemetry/logger.ts';
 export type MonotonicClock = () => number;
 
 export interface LeaseTimes {
-  /** How long a replica that ended without a word keeps what it owns. */
+  /** A replica that ended without a word keeps what it owns for so long. */
   readonly durationMs: number;
   readonly renewEveryMs: number;
   /** So much earlier than the database the replica holds its lease for expired. */
@@ -59,7 +59,7 @@ export class ReplicaLease {
     this.#sharedAddress = new SharedAddress({ ...parts, leaseMs: parts.times.durationMs });
   }
 
-  /** Whether no other replica can have claimed what this one owns. */
+  /** Says whether no other replica can have claimed what this one owns. */
   get isValid(): boolean {
     return this.#parts.monotonicMs() < this.#validUntilMs;
   }

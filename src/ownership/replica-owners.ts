@@ -45,7 +45,7 @@ export class ReplicaOwners implements TableOwners {
   readonly #lease: ReplicaLease;
   readonly #held = new Map<string, HeldName>();
   readonly #handovers: Handovers;
-  /** Who owns names that this replica does not. */
+  /** Other replicas own these names. */
   readonly #believed: LRUCache<string, NameOwner>;
   #work: OwnedWork | undefined;
   #round: Promise<void> | undefined;
@@ -58,7 +58,7 @@ export class ReplicaOwners implements TableOwners {
     const { monotonicMs, names, times = leaseTimes } = deps;
     this.#believed = new LRUCache({
       max: 8_192,
-      // How long another replica is believed to own a name.
+      // Another replica is believed to own a name for so long.
       ttl: 1_000,
       perf: { now: monotonicMs },
       ttlResolution: 0,
@@ -173,7 +173,7 @@ export class ReplicaOwners implements TableOwners {
     return this.#deps.names.replica;
   }
 
-  /** What needs no look into the catalog. */
+  /** Answers where that needs no look into the catalog. */
   async #known(table: TableRef, isRepeated: boolean): Promise<Owner | undefined> {
     const held = await this.#steady(table);
     if (held !== undefined) return this.#lease.isValid ? self : undefined;
@@ -181,7 +181,7 @@ export class ReplicaOwners implements TableOwners {
     return believed && asReplica(believed);
   }
 
-  /** What this replica holds of the name, once it is neither being claimed nor handed over. */
+  /** Returns what this replica holds of the name, once it is neither being claimed nor handed over. */
   async #steady(table: TableRef): Promise<HeldName | undefined> {
     for (;;) {
       const held = this.#held.get(keyOf(table));
@@ -287,7 +287,7 @@ export class ReplicaOwners implements TableOwners {
       });
   }
 
-  /** What a replica does each second besides its requests. */
+  /** A replica does this each second besides its requests. */
   async #runRound(hadExpired: boolean): Promise<void> {
     const { catalog } = this.#deps;
     if (hadExpired) await this.#loseClaimed();
@@ -345,7 +345,7 @@ export class ReplicaOwners implements TableOwners {
     await catalog.forgetUnusedNames();
   }
 
-  /** What replicas left that are gone, although no request has asked for it. */
+  /** Takes over what replicas left that are gone, although no request has asked for it. */
   async #takeOverLeft(): Promise<void> {
     const { catalog, logger } = this.#deps;
     for (const table of await catalog.unsettledNames(32)) {

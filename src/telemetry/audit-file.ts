@@ -25,7 +25,7 @@ interface AuditFileParts {
   readonly maxWaitingBytes?: number;
 }
 
-/** The longest that a record waits for others. */
+/** A record waits no longer for others. */
 const flushAfterMs = 100;
 
 export class AuditFile implements Audit {
@@ -35,7 +35,7 @@ export class AuditFile implements Audit {
   /** They are of records that are not written yet. */
   readonly #lines: Buffer[] = [];
   #waitingBytes = 0;
-  /** How much of the first line the file has. */
+  /** The file has so much of the first line. */
   #begunBytes = 0;
   #writing: Promise<void> | undefined;
   #cancelTimer: (() => void) | undefined;

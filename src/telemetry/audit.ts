@@ -20,7 +20,7 @@ export interface AuditFacts {
   /** The answer says that the table is at it. */
   readonly version?: number | undefined;
   readonly tag?: string | undefined;
-  /** The id of the table that the request makes or renames to. */
+  /** The request makes the table of this id, or renames to it. */
   readonly newTable?: string | undefined;
   /** The result of a query has so many. */
   readonly readRows?: number | undefined;
@@ -30,7 +30,7 @@ export interface AuditFacts {
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;
   readonly transactionId?: string | undefined;
-  /** The id of the replica that has carried the request out and has a record of its own. */
+  /** The replica of this id has carried the request out and has a record of its own. */
   readonly forwardedTo?: string | undefined;
   /** So many were dropped with their namespace. */
   readonly droppedTables?: number | undefined;
@@ -54,10 +54,10 @@ export interface AuditRecord extends AuditFacts {
   readonly issuer: string | undefined;
   /** It is the id of the API key, never its secret. */
   readonly keyId: string | undefined;
-  /** The id of the replica that has authenticated the client and sent the request on. */
+  /** The replica of this id has authenticated the client and sent the request on. */
   readonly vouchedBy?: string | undefined;
   readonly address: string;
-  /** The trusted proxy that has reported the address. */
+  /** This trusted proxy has reported the address. */
   readonly proxy: string | undefined;
   readonly decision: Decision;
   /** The actions that the policy was asked for; if it denied one, that is the last. */
@@ -94,7 +94,7 @@ export class AuditInLog implements Audit {
   }
 }
 
-/** The short log line of a request whose record goes elsewhere. */
+/** Writes the short log line of a request whose record goes elsewhere. */
 export function logRequest(logger: Pick<Logger, 'info'>, record: AuditRecord): void {
   const { requestId, method, route, status, durationMs, receivedBytes, refusal, clientLeft, ignoredFields } = record;
   const subject = record.subject === undefined ? undefined : clipped(record.subject);

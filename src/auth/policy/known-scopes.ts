@@ -1,4 +1,4 @@
-/** The scopes that policies ask for. */
+/** This finds the scopes that policies ask for. */
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { AccessSetupError } from '../challenge.ts';
@@ -25,7 +25,7 @@ const broken = (errors: readonly cedar.DetailedError[]): AccessSetupError =>
 
 const comparing: ReadonlySet<string> = new Set(['==', '!=', 'contains', 'containsAll', 'containsAny']);
 
-/** The outermost comparisons below a part of a policy that have scopes in them. */
+/** Returns the outermost comparisons below a part of a policy that have scopes in them. */
 function comparisons(part: unknown): readonly unknown[] {
   return fieldsOf(part).flatMap(([name, value]) =>
     comparing.has(name) && hasScopes(value) ? [value] : comparisons(value),
@@ -38,7 +38,7 @@ const hasScopes = (part: unknown): boolean => isScopes(part) || fieldsOf(part).s
 const isScopes = (part: unknown): boolean =>
   fieldsOf(part).some(([name, value]) => name === '.' && isObject(value) && value.attr === 'scopes');
 
-/** The texts of a comparison, and the variables that scopes are compared with. */
+/** Returns the texts of a comparison, and the variables that scopes are compared with. */
 function leaves(part: unknown): readonly { readonly kind: string; readonly leaf: string }[] {
   if (isScopes(part)) return [];
   return fieldsOf(part).flatMap(([kind, value]) =>

@@ -1,4 +1,4 @@
-/** A policy file as the operator wrote it, checked strictly before the service starts. */
+/** A policy file is checked strictly, as the operator wrote it, before the service starts. */
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { AccessSetupError } from '../challenge.ts';
 

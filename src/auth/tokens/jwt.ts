@@ -1,4 +1,4 @@
-/** What every JWT is checked for, whichever issuer signed it, the error of a failed check, and the principal of the claims. */
+/** Every JWT is checked here, whichever issuer signed it; a failed check becomes an error, and the claims a principal. */
 import { decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Principal } from '../../kernel/request-scope.ts';
@@ -16,7 +16,7 @@ export interface ExpectedToken {
 
 export interface CheckedToken {
   readonly claims: JWTPayload;
-  /** When it stops being valid, the tolerated difference of clocks included. */
+  /** It stops being valid then, the tolerated difference of clocks included. */
   readonly endsAtMs: number;
 }
 

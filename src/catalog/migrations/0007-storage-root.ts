@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import type { ColumnTypes } from './column-types.ts';
 
-/** Where the tables are that several replicas name by locations below it. Empty where one process has the catalog for itself. */
+/** Several replicas name tables by locations below this root. The table is empty where one process has the catalog for itself. */
 export const storageRoot = ({ sortedText }: ColumnTypes): Migration => ({
   async up(db: Kysely<unknown>) {
     await db.schema

@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import type { ColumnTypes } from './column-types.ts';
 
-/** The newest acknowledged version of each branch that is not open for writing. An empty branch is main. */
+/** It has the newest acknowledged version of each branch that is not open for writing. An empty branch is main. */
 export const acknowledgedVersions = ({ sortedText }: ColumnTypes): Migration => ({
   async up(db: Kysely<unknown>) {
     await db.schema

@@ -30,7 +30,7 @@ export interface PoolLimits {
   readonly idleWithinMs: number;
 }
 
-/** A bounded pool in the shape that Kysely asks for. */
+/** It is a bounded pool in the shape that Kysely asks for. */
 export class CatalogPool implements PostgresPool {
   readonly options = {};
   readonly #pool: pg.Pool;
@@ -51,7 +51,7 @@ export class CatalogPool implements PostgresPool {
     this.#pool.on('error', () => undefined);
     this.#clock = clock;
     this.#watch = new ServerWatch(connection, clock);
-    // What the server has longer for a statement than the statement may take, before the connection is given up.
+    // The server has so much longer for a statement than the statement may take, before the connection is given up.
     this.#answerWithinMs = limits.statementWithinMs + 2_000;
   }
 
@@ -82,7 +82,7 @@ const int8 = pg.types.builtins.INT8;
 const parserOf = ((id: number, format: 'text') =>
   id === int8 ? Number : pg.types.getTypeParser(id, format)) as pg.CustomTypesConfig['getTypeParser'];
 
-/** A connection that is given up once it failed to answer, since a later answer would be taken for that of the next query. */
+/** It gives a connection up that failed to answer, since a later answer would be taken for that of the next query. */
 class CatalogClient implements PostgresPoolClient {
   readonly #client: pg.PoolClient;
   readonly #clock: Clock;
@@ -162,7 +162,7 @@ class UnlockedMigrationsAdapter extends PostgresAdapter {
   override async releaseMigrationLock(): Promise<void> {}
 }
 
-/** What is known of a transaction before its `COMMIT`. */
+/** This is known of a transaction before its `COMMIT`. */
 interface Begun {
   readonly xid: string;
   readonly started: string;

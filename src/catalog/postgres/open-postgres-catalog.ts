@@ -73,7 +73,7 @@ export async function openPostgresSession(
   return new PostgresSession(db, clock, random);
 }
 
-/** What is there, with nothing changed. Fails as `openPostgresSession`. */
+/** Says what is there, and changes nothing. Fails as `openPostgresSession`. */
 export async function describeDatabase(address: DatabaseAddress, clock: Clock) {
   const connection = connectionOf(address);
   const db = openDatabase(connection, { ...defaultLimits, maxConnections: 1 }, clock);

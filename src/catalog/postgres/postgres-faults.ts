@@ -15,7 +15,7 @@ export class CommitUnanswered extends Error {
   override readonly name = 'CommitUnanswered';
   /** `pg_xact_status` knows the transaction by it. */
   readonly transactionId: string;
-  /** When that server was started: another one may know another transaction by this id. */
+  /** That server was started then: another one may know another transaction by this id. */
   readonly serverStart: string;
 
   constructor(transactionId: string, serverStart: string, cause: unknown) {
@@ -58,14 +58,14 @@ const codeOf = (error: unknown): string | undefined => (error instanceof Databas
 /** After an error of this severity the transaction was rolled back; a fatal one ends the connection and leaves that open. */
 export const wasRolledBack = (error: unknown): boolean => error instanceof DatabaseError && error.severity === 'ERROR';
 
-/** Why a start fails, for the operator; what the driver and the server say holds no password. */
+/** Says why a start fails, for the operator; what the driver and the server say holds no password. */
 export function openFaultOf(error: unknown): string {
   const failure = error instanceof ConnectionLost ? error.cause : error;
   if (failure instanceof AggregateError) return failure.errors.map(openFaultOf).join(', ');
   return failure instanceof Error ? failure.message : String(failure);
 }
 
-/** The error where repeating did not help. */
+/** Makes the error for where repeating did not help. */
 export function refusalOf(error: unknown): LancegateError {
   const internal = { catalog: 'the database failed', sqlState: codeOf(error) };
   if (error instanceof CommitUnanswered)
@@ -85,7 +85,7 @@ export function refusalOf(error: unknown): LancegateError {
       return new LancegateError('CatalogUnavailable', 'the catalog is not available; nothing was written', {
         cause: error,
         internal,
-        // What a failover or a restart of the database takes at least.
+        // A failover or a restart of the database takes that long at least.
         retryAfterSeconds: 2,
       });
     case 'full':

@@ -8,7 +8,7 @@ import { CommitUnanswered, ConnectionLost, faultOf, NoConnection, refusalOf } fr
 /** It returns numbers from 0 up to 1, as `Math.random` does. */
 export type Random = () => number;
 
-/** The longest pause before a transaction that was overtaken is repeated. */
+/** No pause is longer before a transaction that was overtaken is repeated. */
 const longestPauseMs = 100;
 
 /**

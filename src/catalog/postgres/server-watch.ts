@@ -65,7 +65,7 @@ export class ServerWatch {
   async #ask(): Promise<Heard> {
     const heard = await this.#listen();
     this.#isSilent = heard === 'silent';
-    // How often a silent server is asked, so that all requests find it back.
+    // A silent server is asked so often, so that all requests find it back.
     if (this.#isSilent && !this.#isClosed) this.#clock.schedule(500, () => void this.ask());
     return heard;
   }

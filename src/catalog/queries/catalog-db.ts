@@ -1,4 +1,4 @@
-/** The rows as the database holds them. Objects of text to text are kept as JSON text: nothing ever queries inside. */
+/** The database holds these rows. Objects of text to text are kept as JSON text: nothing ever queries inside. */
 
 import type { Kysely } from 'kysely';
 import { LancegateError } from '../../kernel/errors.ts';
@@ -51,7 +51,7 @@ export interface CreationRow {
 export interface LocationRow {
   readonly location: Location;
   readonly state: 'live' | 'discarded' | 'retired';
-  /** The table that has it or had it last; null for rows of before migration 4. */
+  /** This table has it or had it last; null for rows of before migration 4. */
   readonly owner: FullPath | null;
 }
 
@@ -99,7 +99,7 @@ export interface IdempotencyKeyRow {
   readonly asked_at_ms: number | null;
 }
 
-/** A replica that runs, or ran lately. */
+/** The replica runs, or ran lately. */
 interface ReplicaRow {
   readonly id: string;
   readonly address: string;
@@ -109,7 +109,7 @@ interface ReplicaRow {
   readonly is_leaving: number;
 }
 
-/** The replica that writes to what has this name. */
+/** One replica writes to what has this name. */
 interface TableOwnerRow {
   readonly path: FullPath;
   /** null where no replica does. */
@@ -118,7 +118,7 @@ interface TableOwnerRow {
   readonly epoch: number;
   /** 1 if the last owner has handed it over in order. */
   readonly is_settled: number;
-  /** The replica that has asked for it. */
+  /** This replica has asked for it. */
   readonly wanted_by: string | null;
 }
 

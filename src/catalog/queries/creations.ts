@@ -96,7 +96,7 @@ async function publishedBefore(
   return table;
 }
 
-/** Whether the name is reserved by it. Writes the row, so it waits for a transaction that is about to end the reservation. */
+/** Says whether it reserves the name. Writes the row, so it waits for a transaction that is about to end the reservation. */
 export async function isReserved(db: CatalogDb, { id, location }: Creation): Promise<boolean> {
   const row = await db
     .updateTable('creations')
@@ -195,7 +195,7 @@ export async function locationsAt(
 const around = (location: Location): readonly Location[] =>
   [...location.matchAll(/\//g)].map(({ index }) => ownLocation(location.slice(0, index)));
 
-/** The names of states as they are stored, and as the port has them. */
+/** States are stored by these names, and the port has them by the others. */
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
 
 /** Releases a location unless another table holds it: `discarded` if its files shall go, `retired` if they shall stay. */

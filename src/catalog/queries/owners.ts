@@ -12,7 +12,7 @@ import { type CatalogDb, type CatalogSchema, tablePathOf, tableRefOf } from './c
 export interface OwnerSql {
   /** The clock of the database counts milliseconds since 1970. */
   readonly nowMs: RawBuilder<number>;
-  /** Whether rows can be locked, and have to be: where transactions run concurrently. */
+  /** It says whether rows can be locked, and have to be: where transactions run concurrently. */
   readonly locksRows: boolean;
 }
 
@@ -158,7 +158,7 @@ const isUnused = ({ and, not, exists, selectFrom, ref }: ExpressionBuilder<Catal
     ),
   ]);
 
-/** Whether a table or a create has the name. Creates are looked at first: one may be published in between. */
+/** Says whether a table or a create has the name. Creates are looked at first: one may be published in between. */
 export async function isTaken(db: CatalogDb, ref: TableRef): Promise<boolean> {
   const path = tablePathOf(ref);
   const creation = await db.selectFrom('creations').select('path').where('path', '=', path).executeTakeFirst();
@@ -172,7 +172,7 @@ export async function forgetUnusedNames(db: CatalogDb): Promise<void> {
   await db.deleteFrom('table_owners').where('is_settled', '=', 1).where(isUnused).execute();
 }
 
-/** Names whose last owner has not handed them over, and is gone. */
+/** Returns names whose last owner has not handed them over, and is gone. */
 export async function unsettledNames(db: CatalogDb, engine: OwnerSql, limit: number): Promise<readonly TableRef[]> {
   const rows = await ownerRows(db, engine)
     .select('path')

@@ -4,7 +4,7 @@ import type { Replica, RootMove } from '../replica-port.ts';
 import type { CatalogDb } from './catalog-db.ts';
 import { liveReplicas, type OwnerSql } from './owners.ts';
 
-/** The root that the catalog has; `first` where it had none. */
+/** Returns the root that the catalog has; `first` where it had none. */
 export async function agreeOnRoot(db: CatalogDb, first: string): Promise<string> {
   await db
     .insertInto('storage_root')

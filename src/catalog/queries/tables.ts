@@ -1,4 +1,4 @@
-/** What changes which tables there are, creates apart: those are in `creations.ts`. */
+/** This changes which tables there are, creates apart: those are in `creations.ts`. */
 import { isDeepStrictEqual } from 'node:util';
 import type { TableId, TableRef } from '../../kernel/ids.ts';
 import type { Adoption, TableRecord, TableState } from '../port.ts';

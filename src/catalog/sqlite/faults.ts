@@ -14,7 +14,7 @@ const meanings: ReadonlyMap<number, string> = new Map([
   [primaryCodes.notADatabase, 'the file is not a catalog'],
 ]);
 
-/** The extended result code, or undefined for an error that is not SQLite's. */
+/** Returns the extended result code, or undefined for an error that is not SQLite's. */
 function resultCodeOf(error: unknown): number | undefined {
   if (!(error instanceof Error) || !('errcode' in error)) return undefined;
   return typeof error.errcode === 'number' ? error.errcode : undefined;

@@ -73,7 +73,7 @@ export class LogRoom {
   }
 }
 
-/** The last number from `known` on that has a property which none has after one that lacks it. */
+/** Returns the last number from `known` on that has a property which none has after one that lacks it. */
 function lastOf(known: number, has: (number: number) => boolean): number {
   let [last, step] = [known, 1];
   for (; has(last + step); step *= 2) last += step;

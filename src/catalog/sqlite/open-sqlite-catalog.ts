@@ -31,7 +31,7 @@ import {
 } from './session.ts';
 
 interface SqliteCatalogOptions {
-  /** How this process is named to another one that finds the catalog held. */
+  /** Another process that finds the catalog held learns of this one by it. */
   readonly holder: Pick<CatalogHolder, 'command'>;
   readonly newId?: NewId;
   readonly clock?: Clock;
@@ -39,7 +39,7 @@ interface SqliteCatalogOptions {
   readonly syncFile?: SyncFile;
 }
 
-/** A catalog in a file that this process holds. */
+/** This process holds the file of the catalog. */
 interface SqliteCatalog extends Catalog, Pick<StorageRootCatalog, 'agreeOnRoot'> {
   /** Records for other processes the URL of this service, and what decides about tokens that `lancegate token` mints. */
   announce(service: Pick<CatalogHolder, 'acceptsOwnTokens' | 'policyFile'> & { readonly url: string }): void;
@@ -206,11 +206,11 @@ interface CatalogHolder {
   readonly pid: number;
   /** It is written as in ISO 8601. */
   readonly startedAt: string;
-  /** What runs, such as `lancegate serve`. */
+  /** It runs this, such as `lancegate serve`. */
   readonly command: string;
   /** The process listens there, once it does. */
   readonly url?: string | undefined;
-  /** Whether it accepts tokens that `lancegate token` mints; undefined before it listens. */
+  /** It says whether the process accepts tokens that `lancegate token` mints; undefined before it listens. */
   readonly acceptsOwnTokens?: boolean;
   /** The file of its policies is this one; undefined where the default ones decide. */
   readonly policyFile?: string | undefined;

@@ -21,7 +21,7 @@ import type { SqlSession } from '../sql-catalog.ts';
 import { fullDiskOf, refusalOf } from './faults.ts';
 import { LogRoom } from './log-room.ts';
 
-/** What the records of a commit take in the log, with its write intents, at the most: pages of the tables and of their indexes. */
+/** The records of a commit take so much in the log, with its write intents, at the most: pages of the tables and of their indexes. */
 const leastReserved = 2 ** 17;
 const bytesOf = { record: 2 ** 13, answer: 2 ** 15 };
 
@@ -34,7 +34,7 @@ export class SqliteSession implements SqlSession {
   readonly #log: WriteAheadLog;
   readonly #file: CatalogFile | undefined;
   readonly #underWay = new Set<Promise<unknown>>();
-  /** The last transaction that began, or will. Never rejects. */
+  /** It is the last transaction that began, or will. Never rejects. */
   #lastWrite: Promise<unknown> = Promise.resolve();
   #commits = 0;
 
@@ -322,7 +322,7 @@ export class WriteAheadLog {
   }
 }
 
-/** The file of a catalog, as it was when the catalog was opened. */
+/** It remembers the file of a catalog, as it was when the catalog was opened. */
 export class CatalogFile {
   readonly #path: string;
   readonly #inode: number;
@@ -375,5 +375,5 @@ export class KnownTables {
   }
 }
 
-/** Whether a statement of Kysely's may change rows of tables. */
+/** Says whether a statement of Kysely's may change rows of tables. */
 export const changesTables = (sql: string): boolean => !sql.startsWith('select ') && sql.includes('"tables"');
