@@ -219,10 +219,18 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     const text = 'lance error: LanceError(IO): No space left on device (os error 28), /usr/local/cargo/x.rs:188:9';
     const kindOf = (call: EngineCall) => translateEngineError(call, new Error(text), 'a filter').kind;
     assert.deepEqual(
-      (['merge', 'create', 'append', 'compaction', 'local folder'] as const).map(kindOf),
-      Array(5).fill('StorageFull'),
+      (['merge', 'create', 'append', 'replace', 'compaction', 'local folder'] as const).map(kindOf),
+      Array(6).fill('StorageFull'),
     );
     assert.deepEqual((['maintain', 'sync', 'branch'] as const).map(kindOf), Array(3).fill('Internal'));
+  });
+
+  test('a disk that is full and a limit that is reached are named by what Node says of them', () => {
+    const kindOf = (code: string) =>
+      translateEngineError('replace', Object.assign(new Error(`${code}: no, open '/x'`), { code }), '').kind;
+    assert.deepEqual(['ENOSPC', 'EDQUOT'].map(kindOf), ['StorageFull', 'StorageFull']);
+    assert.deepEqual(['EMFILE', 'ENFILE', 'EROFS', 'EACCES'].map(kindOf), Array(4).fill('StorageUnavailable'));
+    assert.equal(kindOf('EIO'), 'Internal');
   });
 
   test('what Node says of a storage that takes nothing is named, in whatever way it says so', () => {

@@ -2,43 +2,25 @@ import assert from 'node:assert/strict';
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
 import { StorageRoot } from '#src/engine/lance/adapter/storage-root.ts';
 import { engineContract } from '#test/contract/engine.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { externalWriterOn } from '#test/fixtures/external-writer.ts';
-import { BucketFolder } from '#test/fixtures/folder-store.ts';
+import { onFolder, onStore } from '#test/fixtures/table-places.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const engineAt = (folder: string) => engineIn(folder, join(folder, 'tables'));
 
-engineContract('Lance on a file system', (t) => {
-  const folder = temporaryFolder((clean) => t.after(clean));
-  return {
-    engine: engineAt(folder),
-    storage: 'file system',
-    externalWriter: (location) => externalWriterOn(join(folder, 'tables'), location),
-  };
-});
-
-// A store that src does not know: what differs between stores is behind the port of object stores alone.
-engineContract('Lance on an object store that a test brings', (t) => {
-  const folder = temporaryFolder((clean) => t.after(clean));
-  const bucket = join(folder, 'bucket');
-  const root = `file-object-store://${bucket}/tables`;
-  return {
-    engine: new LanceEngine({
-      root,
-      rootOptions: {},
-      store: { store: new BucketFolder(bucket), prefix: 'tables/' },
-      scratchFolder: join(folder, 'scratch'),
-      indexCacheBytes: 1 << 24,
-      metadataCacheBytes: 1 << 24,
-    }),
-    storage: 'object store',
-    externalWriter: (location) => externalWriterOn(root, location),
-  };
-});
+for (const storage of [onFolder, onStore]) {
+  engineContract(`Lance on ${storage.kind}`, (t) => {
+    const { engine, root } = storage.open(t);
+    return {
+      engine,
+      storage: storage.kind === 'an object store' ? 'object store' : 'file system',
+      externalWriter: (location) => externalWriterOn(root, location),
+    };
+  });
+}
 
 test('a link inside the root that points outside is not followed (P9)', async (t) => {
   const folder = temporaryFolder((clean) => t.after(clean));
