@@ -57,30 +57,22 @@ export async function serveUntilStopped(
   context: CliContext,
   whenStarted: (url: string) => Promise<void> = async () => {},
 ): Promise<void> {
-  const stop = stopSignals(context);
-  const serving = serve(reading, startService, stop.first, context, whenStarted);
-  await Promise.race([serving, stop.second]);
-}
-
-async function serve(
-  reading: ConfigReading,
-  startService: StartService,
-  stopAsked: Promise<void>,
-  context: CliContext,
-  whenStarted: (url: string) => Promise<void>,
-): Promise<void> {
   const config = reading.values;
-  const logger = loggerFor(config, context);
-  const starting = start(reading, startService, logger, context);
-  // A signal during the start waits for its end; if the start fails, `await starting` reports it.
-  context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
-  const service = await starting;
-  await write(context.stdout, startLine(config, service.url, context));
-  await whenStarted(openedAt(service.url));
-  await stopAsked;
-  logger.info({ drainTimeoutMs: config.drainTimeoutMs }, 'stopping: no new requests, those under way may finish');
-  await service.close(config.drainTimeoutMs);
-  logger.info({}, 'stopped');
+  const stop = stopSignals(context);
+  const serve = async (): Promise<void> => {
+    const logger = loggerFor(config, context);
+    const starting = start(reading, startService, logger, context);
+    // A signal during the start waits for its end; if the start fails, `await starting` reports it.
+    context.onReloadSignal(() => void starting.then((service) => service.reload()).catch(() => undefined));
+    const service = await starting;
+    await write(context.stdout, startLine(config, service.url, context));
+    await whenStarted(openedAt(service.url));
+    await stop.first;
+    logger.info({ drainTimeoutMs: config.drainTimeoutMs }, 'stopping: no new requests, those under way may finish');
+    await service.close(config.drainTimeoutMs);
+    logger.info({}, 'stopped');
+  };
+  await Promise.race([serve(), stop.second]);
 }
 
 /** All addresses are none that a browser everywhere can open. */

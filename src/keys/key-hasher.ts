@@ -17,9 +17,6 @@ export interface KeyDigests {
 export const textOfDigest = ({ words, wordsPerKey }: KeyDigests, index: number): string =>
   words.subarray(index * wordsPerKey, (index + 1) * wordsPerKey).join(' ');
 
-const secretWords = 8;
-/** A key of so many bytes fits into a digest of two words. */
-const narrowBytes = 8;
 /** It is about ten milliseconds of work, after which other requests have the event loop (P10). */
 export const rowsPerSlice = 1 << 15;
 const bytesPerSlice = 2 << 20;
@@ -37,7 +34,7 @@ export class KeyHasher {
 
   /** `secret` is eight random words. */
   constructor(secret: Uint32Array) {
-    if (secret.length < secretWords) throw new LancegateError('Internal', `a secret of ${secret.length} words`);
+    if (secret.length < 8) throw new LancegateError('Internal', `a secret of ${secret.length} words`);
     this.#cipher = new Speck(secret.subarray(0, 4));
     this.#hash = new SipHash(secret.subarray(4, 8));
   }
@@ -48,7 +45,8 @@ export class KeyHasher {
     longestBytes = measureKeys(columns, rows).longest.bytes,
   ): Promise<KeyDigests> {
     const values = columns.map((column) => column.values);
-    const wordsPerKey = columns.reduce((sum, column) => sum + widthBytes(column), 0) <= narrowBytes ? 2 : 4;
+    // A key of so many bytes fits into a digest of two words.
+    const wordsPerKey = columns.reduce((sum, column) => sum + widthBytes(column), 0) <= 8 ? 2 : 4;
     const words = new Uint32Array(rows * wordsPerKey);
     const slice = Math.ceil(Math.min(rowsPerSlice, bytesPerSlice / longestBytes));
     const message = new KeyMessage(values, longestBytes);

@@ -66,8 +66,6 @@ const maxLoad = 0.75;
 const growth = 1.25;
 /** A slot has the fragment and one more, so that 0 is a free one, the offset, and the digest. */
 const addressWords = 2;
-/** A partition takes so many without its slots, as was measured. */
-const bytesPerPartition = 340;
 
 /** A key takes at most so many in tables that are not small: a slot, filled to 60 % or more. */
 export const mostBytesPerKey = (wordsPerKey: KeyDigests['wordsPerKey']): number =>
@@ -137,7 +135,8 @@ class Slots {
   }
 
   get bytes(): number {
-    return bytesPerPartition + this.#slots.byteLength;
+    // A partition takes so many without its slots, as was measured.
+    return 340 + this.#slots.byteLength;
   }
 
   find(words: Uint32Array, from: number): RowAddress | undefined {

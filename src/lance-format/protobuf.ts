@@ -304,8 +304,6 @@ export class WireReader {
   }
 }
 
-const firstBytes = 64;
-
 /**
  * Builds one protobuf message of fields in the order of the calls; `WireReader` reads it back. A value that is its field's
  * default is written like all others.
@@ -313,7 +311,7 @@ const firstBytes = 64;
  * One buffer takes all fields and doubles when it is full. A message within the message is copied once more.
  */
 export class WireWriter {
-  #buffer = Buffer.allocUnsafe(firstBytes);
+  #buffer = Buffer.allocUnsafe(64);
   #length = 0;
 
   /** Throws `RangeError` for what `WireReader.number` would not read. */

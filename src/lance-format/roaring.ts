@@ -10,8 +10,6 @@ const bitmapBytes = 8192;
 const cookie = { plain: 12346, withRuns: 12347 } as const;
 /** If there are runs, a flag for each container follows the cookie and the count. */
 const runFlagsAt = 4;
-/** If there are runs, offsets are left out below this many containers. */
-const minContainersWithOffsets = 4;
 
 /** Its values have the same upper 16 bits, `high`. */
 interface Container {
@@ -125,7 +123,8 @@ function containersOf(bytes: Buffer): { readonly containers: readonly Container[
   const hasRuns = kind === cookie.withRuns;
   const count = hasRuns ? bytes.readUInt16LE(2) + 1 : bytes.readUInt32LE(4);
   const headersAt = hasRuns ? runFlagsAt + Math.ceil(count / 8) : 8;
-  const hasOffsets = !hasRuns || count >= minContainersWithOffsets;
+  // If there are runs, offsets are left out below this many containers.
+  const hasOffsets = !hasRuns || count >= 4;
   const containers: Container[] = [];
   let end = headersAt + count * (hasOffsets ? 8 : 4);
   for (let index = 0; index < count; index += 1) {

@@ -115,8 +115,6 @@ async function* listed({ length, read }: FileBytes, blocks: readonly Block[]): A
   }
 }
 
-/** A batch decodes to so much at most: a file of a few kilobytes can declare any number. */
-const mostBytes = 2 ** 32;
 const rowsOfSlice = 16_384;
 
 class PlainRows {
@@ -185,7 +183,8 @@ class PlainRows {
   #read(header: FlatTable, body: Buffer, fields: readonly Field[]): readonly ColumnData[] {
     const views = this.#views;
     const hasDictionary = (id: bigint): boolean => this.#dictionaries.has(id);
-    checkBatch({ header, body, fields, maxDecodedBytes: mostBytes, hasDictionary, views });
+    // A batch decodes to so much at most: a file of a few kilobytes can declare any number.
+    checkBatch({ header, body, fields, maxDecodedBytes: 2 ** 32, hasDictionary, views });
     return readBatch(new BatchBuffers(header, body), fields, views);
   }
 }

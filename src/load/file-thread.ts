@@ -1,14 +1,10 @@
 /** The thread of `messages-of-file.ts` reads the next rows of one file whenever it is asked for them. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { leastOwnBytes } from './free-memory.ts';
 import { openInput } from './input-file.ts';
 import { messagesByFormat } from './messages-by-format.ts';
 import type { FileToRead, FromFile } from './messages-of-file.ts';
 import type { RowMessage } from './row-messages.ts';
-
-/** An answer has about so many bytes. */
-const answerBytes = 1 << 20;
-/** Smaller ones may share their memory with others. */
-const leastMovedBytes = 64 << 10;
 
 const { known, leavesOut, ...file } = workerData as FileToRead;
 const leftOut: string[] | undefined = leavesOut ? [] : undefined;
@@ -30,7 +26,8 @@ const all = messages();
 async function next(): Promise<FromFile> {
   const ready: RowMessage[] = [];
   try {
-    for (let bytes = 0; bytes < answerBytes || ready.at(-1)?.kind === 'dictionary batch'; ) {
+    // An answer has about so many bytes.
+    for (let bytes = 0; bytes < 1 << 20 || ready.at(-1)?.kind === 'dictionary batch'; ) {
       const { done, value } = await all.next();
       if (done) return { messages: ready, leftOut: leftOut?.splice(0) ?? [], isEnd: true };
       ready.push(value);
@@ -43,7 +40,7 @@ async function next(): Promise<FromFile> {
 }
 
 function answer(said: FromFile): void {
-  const large = 'messages' in said ? said.messages.filter(({ bytes }) => bytes.length >= leastMovedBytes) : [];
+  const large = 'messages' in said ? said.messages.filter(({ bytes }) => bytes.length >= leastOwnBytes) : [];
   const memory = large.flatMap(({ bytes: { buffer } }) => (buffer instanceof ArrayBuffer ? [buffer] : []));
   parentPort?.postMessage(said, [...new Set(memory)]);
 }

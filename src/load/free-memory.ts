@@ -1,7 +1,7 @@
 /** Smaller buffers may share their memory with others. */
-const leastFreedBytes = 64 << 10;
+export const leastOwnBytes = 64 << 10;
 
 /** Gives back the memory of bytes that nothing reads any more. The collector would keep hundreds of megabytes of them for long. */
 export function freeMemory({ buffer }: Uint8Array): void {
-  if (buffer instanceof ArrayBuffer && buffer.byteLength >= leastFreedBytes) buffer.transfer(0);
+  if (buffer instanceof ArrayBuffer && buffer.byteLength >= leastOwnBytes) buffer.transfer(0);
 }

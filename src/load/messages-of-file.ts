@@ -25,9 +25,6 @@ export type FromFile =
   | { readonly messages: readonly RowMessage[]; readonly leftOut: readonly string[]; readonly isEnd: boolean }
   | { readonly fault: string };
 
-/** V8 would otherwise keep some hundred megabytes of values that died young before it looks. */
-const youngMiB = 4;
-
 /** `InvalidInput` names the file and the place at fault. */
 export async function* messagesOfFile(input: InputFile, known: KnownColumns): AsyncGenerator<RowMessage> {
   const { name, path, format, delimiter } = input;
@@ -49,7 +46,8 @@ async function* messagesOfThread(
     workerData,
     execArgv: [],
     stderr: true,
-    resourceLimits: { maxYoungGenerationSizeMb: youngMiB },
+    // V8 would otherwise keep some hundred megabytes of values that died young before it looks.
+    resourceLimits: { maxYoungGenerationSizeMb: 4 },
   });
   try {
     for (let isEnd = false; !isEnd; ) {

@@ -4,14 +4,12 @@ import { prefixBytes } from '../arrow/format/message.ts';
 import { messageBehind, PieceReader } from './message-pieces.ts';
 import { streamOf } from './row-messages.ts';
 
-/** A reader holds a row group, and so does the writer. */
-const rowsOfGroup = 131_072;
-
 export async function* parquetOf(arrow: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   const { Compression, Table, transformParquetStream, WriterPropertiesBuilder } = await import('parquet-wasm/node');
   const properties = new WriterPropertiesBuilder()
     .setCompression(Compression.ZSTD)
-    .setMaxRowGroupSize(rowsOfGroup)
+    // A reader holds a row group, and so does the writer.
+    .setMaxRowGroupSize(131_072)
     .build();
   const batches = batchesOf(arrow, (stream) => Table.fromIPCStream(stream).recordBatches());
   const bytes = await transformParquetStream(ReadableStream.from(batches), properties);

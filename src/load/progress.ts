@@ -12,8 +12,6 @@ interface Done {
   readonly rows: number | undefined;
 }
 
-const barMs = 100;
-const lineMs = 10_000;
 const barWidth = 24;
 
 export class Progress {
@@ -34,7 +32,7 @@ export class Progress {
   show(done: Done): void {
     const nowMs = this.#clock.nowMs();
     const isBar = this.#output.isTTY === true;
-    if (nowMs - this.#shownAtMs < (isBar ? barMs : lineMs)) return;
+    if (nowMs - this.#shownAtMs < (isBar ? 100 : 10_000)) return;
     this.#shownAtMs = nowMs;
     if (isBar) this.#output.write(`\r\u001b[K${this.#bar(done)}${this.#words(done)}`.slice(0, this.#widest));
     else this.#output.write(`${this.#words(done)}\n`);

@@ -182,11 +182,9 @@ const onlyNulls = (length: number): Uint8Array | undefined =>
 
 const asView = ({ buffer, byteOffset, length }: Uint8Array): DataView => new DataView(buffer, byteOffset, length);
 
-/** So many bytes stand in the view itself. */
-const bytesInView = 12;
-
 function valueOfView(views: DataView, at: number, length: number, buffers: readonly Uint8Array[]): Uint8Array {
-  if (length <= bytesInView) return new Uint8Array(views.buffer, views.byteOffset + at + 4, length);
+  // So many bytes stand in the view itself.
+  if (length <= 12) return new Uint8Array(views.buffer, views.byteOffset + at + 4, length);
   const buffer = buffers[views.getUint32(at + 8, true)];
   const start = views.getUint32(at + 12, true);
   if (buffer === undefined || start + length > buffer.length) throw invalidInput('a view points outside its buffers');

@@ -122,11 +122,10 @@ function fittedMessage(
   const builder = new Builder();
   const source = new CopiedSchema(builder, schemaMessage(sourceFile));
   const table = new CopiedSchema(builder, schemaMessage(tableFile));
-  const writer = new FieldWriter(builder, source, table);
   const offsets = paired(fields, fitted).map(([field, target]) => {
     const [own, inTable] = [source.fields.get(field.name), table.fields.get(field.name)];
     if (field === target && own !== undefined) return source.at(own);
-    if (inTable !== undefined) return writer.field(field, own, inTable);
+    if (inTable !== undefined) return writtenField({ builder, source, table }, field, own, inTable);
     throw new LancegateError('Internal', 'a column of the source is not in the table');
   });
   const vector = addOffsets(builder, offsets);
@@ -135,8 +134,7 @@ function fittedMessage(
   return finishMessage(builder, 'schema', builder.endObject(), 0);
 }
 
-/** They are the numbers of fields of `Message`, `Schema` and `Field`. */
-const header = 2;
+/** They are the numbers of fields of `Schema` and `Field`. */
 const fieldsOfSchema = 1;
 const nameOfField = 0;
 const nullableOfField = 1;
@@ -157,7 +155,7 @@ class CopiedSchema {
   constructor(builder: Builder, message: Buffer) {
     const metadata = message.subarray(prefixBytes);
     this.#copy = addCopy(builder, metadata);
-    this.fields = named(FlatTable.root(metadata).table(header)?.tables(fieldsOfSchema) ?? []);
+    this.fields = named(FlatTable.root(metadata).table(2)?.tables(fieldsOfSchema) ?? []);
   }
 
   at({ at }: { readonly at: number }): number {
@@ -171,49 +169,41 @@ class CopiedSchema {
   }
 }
 
-/** Writes fields as the table declares them, with the dictionaries of the source. */
-class FieldWriter {
-  readonly #builder: Builder;
-  readonly #source: CopiedSchema;
-  readonly #table: CopiedSchema;
+interface FieldsToWrite {
+  readonly builder: Builder;
+  readonly source: CopiedSchema;
+  readonly table: CopiedSchema;
+}
 
-  constructor(builder: Builder, source: CopiedSchema, table: CopiedSchema) {
-    this.#builder = builder;
-    this.#source = source;
-    this.#table = table;
-  }
-
-  /** `field` is that of the source as it was sent. */
-  field(field: Field | undefined, own: FlatTable | undefined, target: FlatTable): number {
-    if (field === undefined || own === undefined || isNull(field)) return this.#table.at(target);
-    const children = addOffsets(this.#builder, this.#children(field, own, target));
-    const dictionary = own.table(dictionaryOfField);
-    const type = target.table(typeOfField);
-    const builder = this.#builder;
-    builder.startObject(7);
-    builder.addFieldOffset(metadataOfField, this.#table.vectorAt(target, metadataOfField), 0);
-    builder.addFieldOffset(childrenOfField, children, 0);
-    builder.addFieldOffset(dictionaryOfField, dictionary === undefined ? 0 : this.#source.at(dictionary), 0);
-    builder.addFieldOffset(typeOfField, type === undefined ? 0 : this.#table.at(type), 0);
-    builder.addFieldOffset(nameOfField, this.#table.vectorAt(target, nameOfField), 0);
-    builder.addFieldInt8(typeNumberOfField, target.uint8(typeNumberOfField), 0);
-    builder.addFieldInt8(nullableOfField, target.uint8(nullableOfField), 0);
-    return builder.endObject();
-  }
-
-  #children(field: Field, own: FlatTable, target: FlatTable): readonly number[] {
-    const sent = [...own.tables(childrenOfField)];
-    const byName = named(sent);
-    return [...target.tables(childrenOfField)].map((child, i) => {
-      const name = child.text(nameOfField) ?? '';
-      const isStruct = field.type.kind === 'struct';
-      return this.field(
-        isStruct ? childNamed(field, name) : field.children[i],
-        isStruct ? byName.get(name) : sent[i],
-        child,
-      );
-    });
-  }
+/** Writes a field as the table declares it, with the dictionaries of the source. `field` is that of the source as it was sent. */
+function writtenField(
+  to: FieldsToWrite,
+  field: Field | undefined,
+  own: FlatTable | undefined,
+  target: FlatTable,
+): number {
+  const { builder, source, table } = to;
+  if (field === undefined || own === undefined || isNull(field)) return table.at(target);
+  const sent = [...own.tables(childrenOfField)];
+  const byName = named(sent);
+  const offsets = [...target.tables(childrenOfField)].map((child, i) => {
+    const name = child.text(nameOfField) ?? '';
+    return field.type.kind === 'struct'
+      ? writtenField(to, childNamed(field, name), byName.get(name), child)
+      : writtenField(to, field.children[i], sent[i], child);
+  });
+  const children = addOffsets(builder, offsets);
+  const dictionary = own.table(dictionaryOfField);
+  const type = target.table(typeOfField);
+  builder.startObject(7);
+  builder.addFieldOffset(metadataOfField, table.vectorAt(target, metadataOfField), 0);
+  builder.addFieldOffset(childrenOfField, children, 0);
+  builder.addFieldOffset(dictionaryOfField, dictionary === undefined ? 0 : source.at(dictionary), 0);
+  builder.addFieldOffset(typeOfField, type === undefined ? 0 : table.at(type), 0);
+  builder.addFieldOffset(nameOfField, table.vectorAt(target, nameOfField), 0);
+  builder.addFieldInt8(typeNumberOfField, target.uint8(typeNumberOfField), 0);
+  builder.addFieldInt8(nullableOfField, target.uint8(nullableOfField), 0);
+  return builder.endObject();
 }
 
 /**

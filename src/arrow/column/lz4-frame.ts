@@ -15,25 +15,6 @@ const shortCopy = 32;
 
 const malformed = (why: string) => invalidInput(`malformed LZ4 frame: ${why}`);
 
-interface FrameFlags {
-  readonly independentBlocks: boolean;
-  readonly blockChecksums: boolean;
-  readonly contentChecksum: boolean;
-  readonly headerBytes: number;
-}
-
-function readFlags(flags: number): FrameFlags {
-  if (flags >> 6 !== 1) throw malformed('unknown version');
-  if ((flags & 0x01) !== 0) throw malformed('it needs a dictionary');
-  return {
-    independentBlocks: (flags & 0x20) !== 0,
-    blockChecksums: (flags & 0x10) !== 0,
-    contentChecksum: (flags & 0x04) !== 0,
-    // They are magic, flags, block size and header checksum; the content size is optional.
-    headerBytes: 7 + ((flags & 0x08) !== 0 ? 8 : 0),
-  };
-}
-
 class FrameDecoder {
   readonly #input: Uint8Array;
   readonly #view: DataView;
@@ -63,17 +44,20 @@ class FrameDecoder {
       return;
     }
     if (magic !== frameMagic) throw malformed('it does not begin as one');
-    const flags = readFlags(this.#view.getUint8(this.#in + 4));
-    this.#in += flags.headerBytes;
+    const flags = this.#view.getUint8(this.#in + 4);
+    if (flags >> 6 !== 1) throw malformed('unknown version');
+    if ((flags & 0x01) !== 0) throw malformed('it needs a dictionary');
+    const areIndependent = (flags & 0x20) !== 0;
+    const haveChecksums = (flags & 0x10) !== 0;
+    // These are magic, flags, block size and header checksum; the content size is optional.
+    this.#in += 7 + ((flags & 0x08) !== 0 ? 8 : 0);
     const frameStart = this.#out;
-    while (this.#block(flags, frameStart)) {
-      // Each block advances.
-    }
-    if (flags.contentChecksum) this.#skip(checksumBytes);
+    while (this.#block(areIndependent ? undefined : frameStart)) if (haveChecksums) this.#skip(checksumBytes);
+    if ((flags & 0x04) !== 0) this.#skip(checksumBytes);
   }
 
-  /** Answers false at the end mark. */
-  #block(flags: FrameFlags, frameStart: number): boolean {
+  /** Answers false at the end mark. A block with no `floor` stands for itself. */
+  #block(floor: number | undefined): boolean {
     this.#need(4);
     const word = this.#view.getUint32(this.#in, true);
     this.#in += 4;
@@ -82,8 +66,7 @@ class FrameDecoder {
     this.#need(length);
     const end = this.#in + length;
     if (word >= storedBlock) this.#literals(length);
-    else this.#sequences(end, flags.independentBlocks ? this.#out : frameStart);
-    if (flags.blockChecksums) this.#skip(checksumBytes);
+    else this.#sequences(end, floor ?? this.#out);
     return true;
   }
 

@@ -58,14 +58,9 @@ function fittedField(field: Field, target: Field, parent: readonly string[], isI
     if (isNull(target) || target.nullable) return target;
     throw refuseColumn(path, 'is of type null in the source, and the table does not allow NULL in it');
   }
-  return { ...field, ...declaredAs(target), children: fittedChildren(field, target, path, isInList) };
+  const { name, nullable, metadata } = target;
+  return { ...field, name, nullable, metadata, children: fittedChildren(field, target, path, isInList) };
 }
-
-const declaredAs = ({ name, nullable, metadata }: Field): Pick<Field, 'name' | 'nullable' | 'metadata'> => ({
-  name,
-  nullable,
-  metadata,
-});
 
 function fittedChildren(field: Field, target: Field, path: readonly string[], isInList: boolean): readonly Field[] {
   if (!isStruct(field) || !isStruct(target)) {

@@ -80,11 +80,11 @@ export class Encoding {
       const width = dictionary.index.bitWidth / 8;
       const bytes = Buffer.alloc(data.bytes.length);
       const before = Buffer.from(data.bytes.buffer, data.bytes.byteOffset, data.bytes.length);
-      const moved = new Moved(made, values, indexesOf(dictionary.index));
+      const moved = movedIndexes(made, values, indexesOf(dictionary.index));
       for (const [run, start] of runs.starts.entries()) {
         for (let at = start; at < runs.ends[run]!; at++) {
           if (data.validity !== undefined && !bitAt(data.validity, at)) continue;
-          writeIndex(bytes, at * width, width, moved.indexOf(readIndex(before, at * width, width)));
+          writeIndex(bytes, at * width, width, moved(readIndex(before, at * width, width)));
         }
       }
       return { data: { ...data, bytes }, runs };
@@ -102,42 +102,30 @@ export class Encoding {
   }
 }
 
-/** It moves the indexes of one dictionary into that of the result, which takes the values that are asked for. */
-class Moved {
-  readonly #made: NewDictionary;
-  readonly #values: Values;
-  readonly #most: number;
-  readonly #indexes: number[] = [];
-
-  constructor(made: NewDictionary, values: Values, most: number) {
-    this.#made = made;
-    this.#values = values;
-    this.#most = most;
-  }
-
-  indexOf(before: number): number {
-    this.#indexes[before] ??= this.#take(before);
-    return this.#indexes[before];
-  }
-
-  #take(before: number): number {
-    const { values, indexes, places } = this.#made;
-    const [origin, row] = this.#find(before);
-    const key = keyOfValue(values, origin, row);
+/** Moves the indexes of one dictionary into that of the result, which takes the values that are asked for. */
+function movedIndexes({ values: field, indexes, places }: NewDictionary, values: Values, most: number) {
+  const moved: number[] = [];
+  const take = (before: number): number => {
+    const [origin, row] = placeIn(values, before);
+    const key = keyOfValue(field, origin, row);
     const known = indexes.get(key);
     if (known !== undefined) return known;
-    if (places.length >= this.#most) throw new DictionaryFull();
+    if (places.length >= most) throw new DictionaryFull();
     indexes.set(key, places.length);
     places.push([origin, row]);
     return places.length - 1;
-  }
+  };
+  return (before: number): number => {
+    moved[before] ??= take(before);
+    return moved[before];
+  };
+}
 
-  #find(index: number): readonly [origin: ColumnData, row: number] {
-    let row = index;
-    for (const origin of this.#values) {
-      if (row < origin.length) return [origin, row];
-      row -= origin.length;
-    }
-    throw invalidInput('an index lies outside its dictionary');
+function placeIn(values: Values, index: number): readonly [origin: ColumnData, row: number] {
+  let row = index;
+  for (const origin of values) {
+    if (row < origin.length) return [origin, row];
+    row -= origin.length;
   }
+  throw invalidInput('an index lies outside its dictionary');
 }

@@ -56,10 +56,14 @@ interface Loaded {
   readonly num_updated_rows?: number;
 }
 
+interface TablePlace {
+  readonly location: string;
+  readonly is_only_declared?: boolean;
+}
+
 export class Load {
   readonly #parts: LoadParts;
   #hasSaidWait = false;
-  readonly #target: LoadTarget;
   readonly #sum = { rows: 0, refused: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
   readonly #leftOut: string[] | undefined;
   /** It is the standard input, of which the first rows were looked at. */
@@ -67,7 +71,6 @@ export class Load {
 
   constructor(parts: LoadParts) {
     this.#parts = parts;
-    this.#target = new LoadTarget(parts.table, (attempt) => this.#ask(attempt));
     this.#leftOut = parts.refusedFile === undefined ? undefined : [];
   }
 
@@ -90,9 +93,9 @@ export class Load {
   /** A table that is not there gets its columns with the first part, so that a load that fails before leaves none. */
   async #addParts(mode: Exclude<LoadMode, { readonly kind: 'replace' }>): Promise<void> {
     const { table, files, types } = this.#parts;
-    const there = await this.#target.described();
+    const there = await this.#described();
     const made = there === undefined || there.is_only_declared === true ? await this.#columnsOfFile() : undefined;
-    const columns = made?.columns ?? (await this.#target.columns());
+    const columns = made?.columns ?? (await this.#columnsOfTable());
     if (made === undefined) requireTypes(columns, types);
     const on = mode.kind === 'upsert' ? mode.on : [];
     for (const path of on) requireKey(path, columns);
@@ -100,11 +103,11 @@ export class Load {
     const route = mode.kind === 'upsert' ? tableRoute(table, `merge_insert?${query}`) : tableRoute(table, 'insert');
     let keys: PartKeys | undefined;
     const send = async (part: RowsPart, file: string): Promise<void> => {
-      keys ??= this.#keysAt(there?.location ?? (await this.#target.declare()), mode.kind, on);
+      keys ??= this.#keysAt(there?.location ?? (await this.#declare()), mode.kind, on);
       await this.#send(route, part, keys.next(part), file);
     };
     for (const file of files) await this.#addFile(file, columns, send);
-    if (made !== undefined && keys === undefined) await this.#target.makeEmpty(made.schema);
+    if (made !== undefined && keys === undefined) await this.#makeEmpty(made.schema);
   }
 
   async #addFile(file: string, table: Schema, send: (part: RowsPart, file: string) => Promise<void>): Promise<void> {
@@ -197,10 +200,47 @@ export class Load {
     throw new CliError(`${files[0]} has no columns`);
   }
 
+  /** Answers undefined where there is no table. */
+  async #described(): Promise<TablePlace | undefined> {
+    const route = tableRoute(this.#parts.table, 'describe');
+    try {
+      return await this.#ask((service) => service.json<TablePlace>(route, { body: {} }));
+    } catch (error) {
+      if (error instanceof ServiceRefusal && error.status === 404) return undefined;
+      throw error;
+    }
+  }
+
+  async #columnsOfTable(): Promise<Schema> {
+    const asked = { body: { filter: '1 = 0', k: 1 }, accept: arrowFileType };
+    const route = tableRoute(this.#parts.table, 'query');
+    const bytes = await this.#ask(async (service) => (await service.ask(route, asked)).arrayBuffer());
+    return readSchemaOfIpcFile(Buffer.from(bytes));
+  }
+
+  /** It gets its name and its location, which does not change when the first rows bring the columns. Answers the location. */
+  async #declare(): Promise<string> {
+    const route = tableRoute(this.#parts.table, 'declare');
+    try {
+      return (await this.#ask((service) => service.json<TablePlace>(route, { body: {} }))).location;
+    } catch (error) {
+      // Another one was faster, or this one before its answer was lost.
+      const there = error instanceof ServiceRefusal && error.status === 409 ? await this.#described() : undefined;
+      if (there === undefined) throw error;
+      return there.location;
+    }
+  }
+
+  /** It gets the columns of this message. */
+  async #makeEmpty(schema: Uint8Array): Promise<void> {
+    const content = { type: arrowStreamType, bytes: streamOf([schema]) as Buffer<ArrayBuffer> };
+    await this.#ask((service) => service.ask(tableRoute(this.#parts.table, 'create?mode=exist_ok'), { content }));
+  }
+
   /** Sends one request, whatever the size: the service shows its rows once it has all. */
   async #replace(): Promise<void> {
     const { table, service } = this.#parts;
-    const there = await this.#target.described();
+    const there = await this.#described();
     const route = tableRoute(table, there === undefined ? 'create' : 'insert?mode=overwrite');
     let fault: unknown;
     const bytes = noting(this.#wholeStream(), (error) => {
@@ -303,66 +343,9 @@ async function* readAhead<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item
   }
 }
 
-/** What is asked so is safe to ask again. */
-type Ask = <Answer>(attempt: (service: ServiceClient) => Promise<Answer>) => Promise<Answer>;
-
-interface TablePlace {
-  readonly location: string;
-  readonly is_only_declared?: boolean;
-}
-
-class LoadTarget {
-  readonly #table: string;
-  readonly #ask: Ask;
-
-  constructor(table: string, ask: Ask) {
-    this.#table = table;
-    this.#ask = ask;
-  }
-
-  /** Answers undefined where there is no table. */
-  async described(): Promise<TablePlace | undefined> {
-    const route = tableRoute(this.#table, 'describe');
-    try {
-      return await this.#ask((service) => service.json<TablePlace>(route, { body: {} }));
-    } catch (error) {
-      if (error instanceof ServiceRefusal && error.status === 404) return undefined;
-      throw error;
-    }
-  }
-
-  async columns(): Promise<Schema> {
-    const asked = { body: { filter: '1 = 0', k: 1 }, accept: arrowFileType };
-    const route = tableRoute(this.#table, 'query');
-    const bytes = await this.#ask(async (service) => (await service.ask(route, asked)).arrayBuffer());
-    return readSchemaOfIpcFile(Buffer.from(bytes));
-  }
-
-  /** It gets its name and its location, which does not change when the first rows bring the columns. Answers the location. */
-  async declare(): Promise<string> {
-    const route = tableRoute(this.#table, 'declare');
-    try {
-      return (await this.#ask((service) => service.json<TablePlace>(route, { body: {} }))).location;
-    } catch (error) {
-      // Another one was faster, or this one before its answer was lost.
-      const there = error instanceof ServiceRefusal && error.status === 409 ? await this.described() : undefined;
-      if (there === undefined) throw error;
-      return there.location;
-    }
-  }
-
-  /** It gets the columns of this message. */
-  async makeEmpty(schema: Uint8Array): Promise<void> {
-    const content = { type: arrowStreamType, bytes: streamOf([schema]) as Buffer<ArrayBuffer> };
-    await this.#ask((service) => service.ask(tableRoute(this.#table, 'create?mode=exist_ok'), { content }));
-  }
-}
-
 // A service that is busy, restarts or cannot be reached for a while does not end a load.
 const firstPauseMs = 250;
 const longestPauseMs = 15_000;
-/** If no answer comes for so long, a person is asked to look. */
-const patienceMs = 5 * 60_000;
 
 interface RetryWaits {
   readonly clock: Clock;
@@ -376,7 +359,8 @@ export async function untilAnswered<Answer>(
   attempt: () => Promise<Answer>,
   { clock, pause, mayPass }: RetryWaits,
 ): Promise<Answer> {
-  const untilMs = clock.nowMs() + patienceMs;
+  // If no answer comes for so long, a person is asked to look.
+  const untilMs = clock.nowMs() + 5 * 60_000;
   for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
     try {
       return await attempt();

@@ -133,7 +133,8 @@ const ofCompaction = '__lance_frag_reuse';
 
 function requireUsualIndex(encoded: Uint8Array, columns: ReadonlySet<number>): void {
   const { name = '', uuid, fieldIds = [], coverage, details } = decode(index, encoded);
-  if (uuidText(uuid).length !== usualUuid) throw new MalformedFile('an index without an identifier');
+  // Every UUID has so many characters.
+  if (uuidText(uuid).length !== 36) throw new MalformedFile('an index without an identifier');
   if (name === ofCompaction) return;
   const ids = fieldIds.flat();
   if (name === '' || ids.length === 0 || !ids.every((id) => columns.has(id))) {
@@ -149,5 +150,3 @@ function requireIndexesOnce(indexes: readonly Uint8Array[]): void {
   const identifiers = new Set(indexes.map((each) => uuidText(decode(index, each, ['uuid']).uuid)));
   if (identifiers.size < indexes.length) throw new MalformedFile('two indexes have one identifier');
 }
-
-const usualUuid = 36;

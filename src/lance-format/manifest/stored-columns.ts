@@ -16,7 +16,6 @@ const mostDepth = 32;
 const mostFields = 10_000;
 /** The engine gives new columns the ids after the largest, of 31 bits. */
 export const mostFieldId = 2 ** 30;
-const mostTypeBytes = 1_024;
 /** One row of lists of fixed size in one another may have so many. */
 const mostValues = 2 ** 31;
 const known = ['name', 'id', 'parentId', 'logicalType'] as const;
@@ -57,7 +56,7 @@ function* columnsOf(message: Uint8Array): Generator<Uint8Array> {
  * last numbers are the sizes.
  */
 function nestedIn(name: string, type: string): number {
-  if (type.length > mostTypeBytes) throw new UnboundedColumns(`${show(name)} has a type that is too long`);
+  if (type.length > 1_024) throw new UnboundedColumns(`${show(name)} has a type that is too long`);
   const parts = type.split(':');
   const lists = parts.filter((part) => part === 'fixed_size_list').length;
   const ofFixedSize = lists + parts.filter((part) => part === 'fixed_size_binary').length;

@@ -135,13 +135,12 @@ function readFragment(encoded: Uint8Array): RewrittenFragment {
   return { id, rows, deletionsId: deletions && (decode(deletionFile, deletions).id ?? 0n) };
 }
 
-const firstOperation = 100;
-
 /** Says what a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */
 export function operationOf(encoded: Uint8Array): LanceOperation | undefined {
   const { readVersion, uuid, properties, ...operations } = decode(transaction, encoded);
   const [name] = Object.keys(operations) as LanceOperation[];
-  return name ?? (fieldsIn(encoded).some(({ number }) => number >= firstOperation) ? 'unknown' : undefined);
+  // The fields of operations have numbers from 100 on.
+  return name ?? (fieldsIn(encoded).some(({ number }) => number >= 100) ? 'unknown' : undefined);
 }
 
 /**

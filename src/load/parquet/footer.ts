@@ -10,7 +10,6 @@ import { invalidInput } from '../../kernel/errors.ts';
 import { Thrift } from './thrift.ts';
 
 const magic = Buffer.from('PAR1');
-const repeated = 2;
 const keyOfArrowSchema = 'ARROW:schema';
 
 /** A column of the table may have several leaves. */
@@ -183,7 +182,8 @@ function columnsOf(elements: readonly Thrift[]): readonly ParquetColumn[] {
     for (let open = 1; open > 0 && at < elements.length; at += 1) open += childrenOf(elements[at]) - 1;
     const own = elements.slice(start, at);
     const leaves = own.filter((element) => childrenOf(element) === 0).length;
-    const repetitions = own.filter((element) => element.number(3) === repeated).length;
+    // The third field of an element is 2 where it repeats.
+    const repetitions = own.filter((element) => element.number(3) === 2).length;
     columns.push({ elements: own, firstLeaf, leaves, repetitions });
     firstLeaf += leaves;
   }

@@ -6,8 +6,6 @@ import { invalidInput } from '../../kernel/errors.ts';
 
 /** These types are written, by their numbers. */
 const written = { int32: 5, int64: 6, binary: 8, list: 9, struct: 12 } as const;
-const deepest = 32;
-const longestVarint = 10;
 
 interface ThriftValue {
   readonly type: number;
@@ -134,7 +132,7 @@ class Walk {
 
   /** The types stand here by their numbers. That of a boolean, where it is no element of a list, is its value. */
   skip(type: number, depth: number): void {
-    if (depth > deepest) throw invalidInput('it is nested too deep');
+    if (depth > 32) throw invalidInput('it is nested too deep');
     switch (type) {
       case 1:
       case 2: // booleans
@@ -196,7 +194,7 @@ class Walk {
 
   #varint(): bigint {
     let value = 0n;
-    for (let i = 0; i < longestVarint; i += 1) {
+    for (let i = 0; i < 10; i += 1) {
       const byte = this.#byte();
       value |= BigInt(byte & 0x7f) << BigInt(7 * i);
       if (byte < 0x80) return value;

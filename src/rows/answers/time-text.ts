@@ -159,7 +159,6 @@ function writeOffset(out: TextOut, seconds: number): void {
 
 /** Zones change their offset on quarters of an hour. */
 const quarterSeconds = 900;
-const mostQuarters = 4_096;
 
 /** Says how far the clocks of a zone are ahead of UTC at a time, in seconds: not at all in a zone that is not known here. */
 function zoneOffset(timezone: string): (seconds: number) => number {
@@ -171,7 +170,7 @@ function zoneOffset(timezone: string): (seconds: number) => number {
     const before = known.get(quarter);
     if (before !== undefined) return before;
     const offset = offsetAt(format, quarter * quarterSeconds * 1_000);
-    if (known.size >= mostQuarters) known.clear();
+    if (known.size >= 4_096) known.clear();
     known.set(quarter, offset);
     return offset;
   };

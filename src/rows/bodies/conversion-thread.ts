@@ -4,9 +4,6 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { Converted, ConvertedParts, ToConvert } from './conversions.ts';
 import { RowConversion } from './row-conversion.ts';
 
-/** An answer has about so many bytes: a few bytes of text can become as many as their table has columns. */
-const answerBytes = 1 << 20;
-
 interface BodyInThread {
   readonly conversion: RowConversion;
   /** They come of the last message. */
@@ -32,7 +29,8 @@ async function convert(asked: ToConvert): Promise<ConvertedParts> {
   const parts = partsOf(asked, body);
   bodies.set(asked.body, { ...body, parts });
   const ready: Uint8Array[] = [];
-  for (let bytes = 0; bytes < answerBytes; ) {
+  // An answer has about so many bytes: a few bytes of text can become as many as their table has columns.
+  for (let bytes = 0; bytes < 1 << 20; ) {
     const next = await parts.next();
     if (next.done) return { parts: ready, isMore: false };
     ready.push(next.value);

@@ -29,8 +29,6 @@ export type Converted = { readonly body: number } & (
 
 /** It takes as long to start and ask the thread as to convert some of these here. */
 const smallBytes = 32 << 10;
-/** The bodies of the memory plan cannot reach it together; a thread beyond it is ended. */
-const mostHeapMiB = 512;
 
 export class Conversions {
   #thread: Worker | undefined;
@@ -69,7 +67,8 @@ export class Conversions {
     if (this.#thread !== undefined) return this.#thread;
     const thread = new Worker(new URL('./conversion-thread.ts', import.meta.url), {
       execArgv: [],
-      resourceLimits: { maxOldGenerationSizeMb: mostHeapMiB },
+      // The bodies of the memory plan cannot reach it together; a thread beyond it is ended.
+      resourceLimits: { maxOldGenerationSizeMb: 512 },
     });
     thread.unref();
     thread.on('message', (converted: Converted) => this.#answered(converted));

@@ -144,10 +144,9 @@ function decoded(bytes: Uint8Array, place: string): string {
 
 /** Values take many times the memory of their text. Only in a long row there can be many. */
 const mostValues = 200_000;
-const longText = 64 << 10;
 
 function requireFewValues(text: string, place: string): void {
-  if (text.length < longText) return;
+  if (text.length < 64 << 10) return;
   let values = 0;
   for (let at = 0; at < text.length; at++) {
     const character = text.charCodeAt(at);

@@ -25,19 +25,19 @@ import {
   TimeUnit,
   Utf8,
 } from 'apache-arrow';
+import { endMarker } from '../../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import { elementOf, type Field, typeName } from '../../arrow/schema/schema.ts';
 
 const units = { s: TimeUnit.SECOND, ms: TimeUnit.MILLISECOND, us: TimeUnit.MICROSECOND, ns: TimeUnit.NANOSECOND };
 const precisions = { 16: Precision.HALF, 32: Precision.SINGLE, 64: Precision.DOUBLE };
-const bytesOfEnd = 8;
 
 /** Refuses a column of a type that can be sent as Arrow only. */
 export function schemaBytes(fields: readonly Field[]): Buffer {
   const writer = new RecordBatchStreamWriter();
   writer.reset(undefined, new Schema(fields.map((field) => arrowField(field, [field.name]))));
   const bytes = Buffer.from(writer.finish().toUint8Array(true));
-  return bytes.subarray(0, bytes.length - bytesOfEnd);
+  return bytes.subarray(0, bytes.length - endMarker.length);
 }
 
 export function comesAsText(field: Field): boolean {
