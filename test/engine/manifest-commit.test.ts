@@ -1,33 +1,21 @@
 /** Versions that are a manifest alone: what removes old versions, and what only the engine may change. */
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
 import { readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { connect, Index } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
-import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
-import { CommitLoop } from '#src/engine/lance/commit/commit-loop.ts';
-import { ManifestCommit } from '#src/engine/lance/commit/manifest-commit.ts';
-import { Proposals } from '#src/engine/lance/commit/proposals.ts';
-import { Staging } from '#src/engine/lance/commit/staging.ts';
-import { pruneVersions } from '#src/engine/lance/durability/prune-versions.ts';
-import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
 import type { Location } from '#src/kernel/ids.ts';
-import { readWholeVersion } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
-import { BucketFolder } from '#test/fixtures/folder-store.ts';
-import { prunedBranch } from '#test/fixtures/pruned-branch.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
 const location = 't.lance' as Location;
 const rows = (from: number, count: number) =>
   ipcFile(tableFromArrays({ id: Int32Array.from({ length: count }, (_, i) => from + i) }));
-const fresh = { uuid: randomUUID, nowMs: Date.now };
 
 describe('a version that is a manifest alone', () => {
   test('is made of no version that is being removed just then, and of any other (P1)', async (t) => {
@@ -36,34 +24,14 @@ describe('a version that is a manifest alone', () => {
     t.after(() => dataset.close());
     for (let i = 1; i < 5; i++) await mergeInto(dataset, upsertOn('id'), rows(5 * i, 10));
     const newest = await dataset.version();
-    const datasetPath = join(folder, location);
-    const inRemoval = new VersionsInRemoval();
-    const versionsFolder = join(datasetPath, '_versions');
-    const commits = new FolderCommits(datasetPath);
-    const head = { isReplaced: false, requireWritable: () => undefined, committedPastHandle: () => undefined };
-    const loop = new CommitLoop({
-      ...{ head: { ...head, readableVersion: async () => newest }, versionsFolder, commits, fresh },
-    });
-    const manifests = new ManifestCommit({
-      ...{ versionsFolder, inRemoval, loop, readWhole: (version) => readWholeVersion(datasetPath, version) },
-      proposals: new Proposals({
-        ...{ branch: undefined, objectPath: datasetPath, store: new BucketFolder(datasetPath), prefix: '' },
-        older: () => undefined,
-        ...{ versionsFolder, commits, staging: new Staging(datasetPath), tryVersion: undefined },
-      }),
-    });
-    const restore = (version: number) => manifests.make({ kind: 'restore', version });
+    const restore = (version: number) => dataset.commitManifest({ kind: 'restore', version });
     let removals = 0;
-    const branch = prunedBranch(datasetPath, async () => {
+    const confirm = async () => {
       removals += 1;
       await assert.rejects(restore(newest - 2), { kind: 'TableVersionNotFound' });
-    });
-    await pruneVersions(branch, {
-      ...{ tagged: new Set<number>(), parents: new Set<number>() },
-      ...{ supersededBeforeMs: Date.now() + 3_600_000, keptFromVersion: newest - 1, inRemoval },
-    });
-    assert.ok(removals > 0);
-    assert.equal(inRemoval.has(join(datasetPath, '_versions'), newest - 2), false);
+    };
+    await dataset.prune({ supersededBeforeMs: Date.now() + 3_600_000, keptFromVersion: newest - 1, confirm });
+    assert.ok(removals > 1);
     await assert.rejects(restore(newest - 2), { kind: 'TableVersionNotFound' });
     assert.deepEqual(await restore(newest - 1), { version: newest + 1 });
     await dataset.refresh();

@@ -1,14 +1,10 @@
 /** Old versions are removed without the engine: what stays is readable to the last row, also after a crash in the middle. */
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import { tableFromArrays } from 'apache-arrow';
-import { removalsAtOnce } from '#src/engine/lance/durability/confirmed-removals.ts';
-import { pruneVersions } from '#src/engine/lance/durability/prune-versions.ts';
-import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
-import { ownFilesOf } from '#src/engine/lance/store/file-spans.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import type { BranchName, Location } from '#src/kernel/ids.ts';
@@ -21,7 +17,7 @@ import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
 import { mergeInto } from '#test/fixtures/engine-writes.ts';
-import { prunedBranch } from '#test/fixtures/pruned-branch.ts';
+import { onStore } from '#test/fixtures/table-places.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
 
@@ -31,11 +27,6 @@ const rows = (from: number, count: number) =>
   ipcFile(tableFromArrays({ id: Int32Array.from({ length: count }, (_, i) => from + i) }));
 
 const future = Date.now() + 3_600_000;
-
-const nothingNamed = () => ({
-  ...{ tagged: new Set<number>(), parents: new Set<number>(), inRemoval: new VersionsInRemoval() },
-  supersededBeforeMs: future,
-});
 
 interface Old {
   readonly folder: string;
@@ -80,17 +71,41 @@ describe('removing old versions without room to write (P8)', () => {
   test('a process that lost the table in the middle removes no more than the few that it had confirmed', async (t) => {
     const { datasetPath, dataset } = await oldTable(t);
     for (let i = 0; i < 8; i++) await mergeInto(dataset, upsertOn('id'), rows(50 + 10 * i, 60));
+    const before = filesIn(datasetPath);
     let asked = 0;
     const confirm = async () => {
       if (++asked > 1) throw new LancegateError('WriterMoved', 'moved');
     };
-    let removed = 0;
-    const branch = prunedBranch(datasetPath, () => {
-      removed += 1;
+    const pruning = dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm });
+    await assert.rejects(pruning, { kind: 'WriterMoved' });
+    assert.deepEqual([asked, before.length - filesIn(datasetPath).length], [2, 32]);
+  });
+
+  for (const isFirst of [true, false]) {
+    const says = isFirst ? 'says that nothing was written' : 'does not say that nothing was written';
+    test(`what refuses the ${isFirst ? 'first' : 'second'} removal ${says} (P6)`, async (t) => {
+      const { dataset } = await oldTable(t);
+      let asked = 0;
+      const confirm = async () => {
+        if (++asked > (isFirst ? 0 : 1)) throw new LancegateError('CatalogUnavailable', 'nothing was written');
+      };
+      const pruning = dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm });
+      await assert.rejects(pruning, { kind: isFirst ? 'CatalogUnavailable' : 'Internal' });
     });
-    const request = { ...nothingNamed(), keptFromVersion: await dataset.version(), confirm };
-    await assert.rejects(pruneVersions(branch, request), { kind: 'WriterMoved' });
-    assert.deepEqual([asked, removed], [2, removalsAtOnce]);
+  }
+
+  test('a process that stood still while it asked removes nothing, whatever the answer was', async (t) => {
+    const { folder, dataset } = await oldTable(t);
+    const before = filesIn(folder);
+    let stoodStillMs = 0;
+    const now = performance.now.bind(performance);
+    t.mock.method(performance, 'now', () => now() + stoodStillMs);
+    const confirm = async () => {
+      stoodStillMs += 10_000;
+    };
+    const pruning = dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version(), confirm });
+    await assert.rejects(pruning, { kind: 'CatalogUnavailable' });
+    assert.deepEqual(filesIn(folder), before);
   });
 
   test('begins with the files of versions, so that a crash leaves none that nothing names', async (t) => {
@@ -111,7 +126,8 @@ describe('removing old versions without room to write (P8)', () => {
     const versions = join(datasetPath, '_versions');
     const [first] = (await dataset.versionPage(allVersions)).map(({ manifestPath }) => manifestPath);
     cpSync(join(datasetPath, first ?? ''), join(versions, 'd7.manifest'));
-    const named = ownFilesOf(parseManifest(readFileSync(join(versions, 'd7.manifest'))));
+    const { files } = parseManifest(readFileSync(join(versions, 'd7.manifest')));
+    const named = files.map(({ kind, path }) => `${kind === 'data' ? 'data' : '_transactions'}/${path}`);
     assert.ok(named.length >= 2);
     await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
     const weekAgo = new Date(Date.now() - 8 * 24 * 3_600_000);
@@ -119,25 +135,25 @@ describe('removing old versions without room to write (P8)', () => {
     await mergeInto(dataset, upsertOn('id'), rows(0, 5));
     await dataset.prune({ supersededBeforeMs: future, keptFromVersion: await dataset.version() });
     const left = filesIn(datasetPath);
-    for (const { within } of named) assert.ok(left.includes(within), within);
+    for (const each of named) assert.ok(left.includes(each), each);
   });
 
   test('looks for what no manifest names once a day where a listing takes many requests', async (t) => {
-    const { datasetPath, dataset } = await oldTable(t);
-    const branch = { ...prunedBranch(datasetPath), orphansSearchedAtMs: 0 };
-    const orphan = '_deletions/0-3-77.arrow';
+    const { engine, folder } = onStore.open(t);
+    const dataset = await createDataset(engine, location, rows(0, 100), {});
+    t.after(() => dataset.close());
+    const orphan = join(folder, location, '_deletions/0-3-77.arrow');
     const hourMs = 3_600_000;
-    const prune = (nowMs: number) =>
-      pruneVersions(branch, { ...nothingNamed(), supersededBeforeMs: nowMs, keptFromVersion: 1 });
+    const prune = (nowMs: number) => dataset.prune({ supersededBeforeMs: nowMs, keptFromVersion: 1 });
     await prune(future);
-    mkdirSync(join(datasetPath, '_deletions'), { recursive: true });
-    writeFileSync(join(datasetPath, orphan), 'cut short');
-    utimesSync(join(datasetPath, orphan), 0, 0);
+    mkdirSync(dirname(orphan), { recursive: true });
+    writeFileSync(orphan, 'cut short');
+    utimesSync(orphan, 0, 0);
     await prune(future + 23 * hourMs);
-    assert.ok(filesIn(datasetPath).includes(orphan));
+    assert.ok(existsSync(orphan));
     await prune(future + 25 * hourMs);
-    assert.ok(!filesIn(datasetPath).includes(orphan));
-    assert.equal(await dataset.countRows(), 180);
+    assert.ok(!existsSync(orphan));
+    assert.equal(await dataset.countRows(), 100);
   });
 
   test('leaves the newest version, and not a file of the others', async (t) => {
@@ -256,47 +272,10 @@ describe('removing old versions without room to write (P8)', () => {
       const path = readManifest(join(datasetPath, '_versions'), 3)?.path ?? '';
       writeFileSync(path, made(readFileSync(path)));
       const before = filesIn(datasetPath);
-      const request = { ...nothingNamed(), keptFromVersion: 10 };
-      await assert.rejects(pruneVersions(prunedBranch(datasetPath), request), { name: 'MalformedFile' });
+      await assert.rejects(dataset.prune({ supersededBeforeMs: future, keptFromVersion: 10 }), {
+        kind: 'Internal',
+      });
       assert.deepEqual(filesIn(datasetPath), before);
     });
   }
-
-  test('asks for each file once, however many of the versions name it', async (t) => {
-    const { datasetPath, dataset } = await oldTable(t);
-    const { fragments } = await dataset.layout();
-    await (await dataset.prepareCompaction(fragments.flatMap(({ id }) => id ?? [])))?.commit();
-    await dataset.refresh();
-    const asked: string[] = [];
-    const branch = prunedBranch(datasetPath, (path) => asked.push(path));
-    await pruneVersions(branch, { ...nothingNamed(), keptFromVersion: await dataset.version() });
-    assert.ok(asked.length > 9);
-    assert.equal(new Set(asked).size, asked.length);
-  });
-
-  test('cut short by a crash leaves nothing that the next time does not remove', { timeout: 120_000 }, async (t) => {
-    const { folder, datasetPath, dataset } = await oldTable(t);
-    const newest = await dataset.version();
-    const complete = join(folder, 'complete');
-    cpSync(datasetPath, complete, { recursive: true });
-    const request = { ...nothingNamed(), keptFromVersion: newest };
-    await pruneVersions(prunedBranch(datasetPath), request);
-    const wanted = filesIn(datasetPath);
-    for (let crashAt = 0, isOver = false; !isOver; crashAt += 3) {
-      rmSync(datasetPath, { recursive: true });
-      cpSync(complete, datasetPath, { recursive: true });
-      let removals = 0;
-      const branch = prunedBranch(datasetPath, () => {
-        if (removals++ === crashAt) throw new Error('the process is killed here');
-      });
-      isOver = await pruneVersions(branch, request).then(
-        () => true,
-        () => false,
-      );
-      const { length } = await (await (await connect(folder)).openTable('t')).query().toArray();
-      assert.equal(length, 180, `${crashAt}`);
-      await pruneVersions(prunedBranch(datasetPath), request);
-      assert.deepEqual(filesIn(datasetPath), wanted, `${crashAt}`);
-    }
-  });
 });

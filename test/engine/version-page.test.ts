@@ -1,60 +1,48 @@
 /** Pages of versions, however the manifests of a branch are named and whatever lies beside them. */
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { copyFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { tableFromArrays } from 'apache-arrow';
-import { versionPage } from '#src/engine/lance/storage/version-page.ts';
 import type { Location } from '#src/kernel/ids.ts';
-import { manifestNames, readManifest } from '#src/lance-format/manifest/manifest-files.ts';
+import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
-import { engineIn } from '#test/fixtures/engine-in.ts';
-import { BucketFolder } from '#test/fixtures/folder-store.ts';
-import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { onFolder, onStore, type TableStorage } from '#test/fixtures/table-places.ts';
 
 const versions = 30;
+const location = 't.lance' as Location;
 
-/** Versions 1 to 30, in a store of its own. */
-async function branchNamed(t: TestContext, naming: 0 | 1, beside: readonly string[]) {
-  const folder = temporaryFolder((clean) => t.after(clean));
-  const location = 't.lance' as Location;
-  const dataset = await createDataset(engineIn(folder), location, ipcFile(tableFromArrays({ id: [1] })), {});
+/** Versions 1 to 30. */
+async function branchNamed(t: TestContext, storage: TableStorage, naming: 0 | 1, beside: readonly string[]) {
+  const { engine, folder } = storage.open(t);
+  (await createDataset(engine, location, ipcFile(tableFromArrays({ id: [1] })), {})).close();
+  const within = join(folder, location, '_versions');
+  const [first = assert.fail()] = readdirSync(within).filter((name) => name.endsWith('.manifest'));
+  renameSync(join(within, first), join(within, manifestNames(1)[naming]));
+  for (let version = 2; version <= versions; version++)
+    copyFileSync(join(within, manifestNames(1)[naming]), join(within, manifestNames(version)[naming]));
+  for (const name of beside) writeFileSync(join(within, name), 'x');
+  const dataset = await engine.open({ location });
   t.after(() => dataset.close());
-  const { bytes } = readManifest(join(folder, location, '_versions'), 1) ?? assert.fail();
-  const bucket = join(folder, 'bucket');
-  mkdirSync(bucket);
-  const store = new BucketFolder(bucket);
-  for (let version = 1; version <= versions; version++)
-    await store.put(`_versions/${manifestNames(version)[naming]}`, bytes);
-  for (const name of beside) await store.put(`_versions/${name}`, Buffer.from('x'));
-  const read = (_version: number, key: string) => store.get(key);
-  return { store, prefix: '', branch: undefined, read };
+  return dataset;
 }
 
 const staged = Array.from({ length: 40 }, (_, number) => `0-staged-${number}`);
 
-for (const [how, naming, beside] of [
-  ['by the newest first', 0, []],
-  ['by the newest first, behind many files of other programs', 0, staged],
-  ['as older programs of Lance do', 1, []],
-] as const) {
-  test(`the newest versions are a page where manifests are named ${how}`, async (t) => {
-    const branch = await branchNamed(t, naming, beside);
-    const page = await versionPage(branch, { after: undefined, limit: 3, order: 'descending' });
-    assert.deepEqual(
-      page.map(({ version }) => version),
-      [30, 29, 28],
-    );
-    const next = await versionPage(branch, { after: 4, limit: 1, order: 'ascending' });
-    assert.deepEqual(
-      next.map(({ version }) => version),
-      [5],
-    );
-    const last = await versionPage(branch, { after: 3, limit: 5, order: 'descending' });
-    assert.deepEqual(
-      last.map(({ version }) => version),
-      [2, 1],
-    );
-  });
+for (const storage of [onFolder, onStore]) {
+  for (const [how, naming, beside] of [
+    ['by the newest first', 0, []],
+    ['by the newest first, behind many files of other programs', 0, staged],
+    ['as older programs of Lance do', 1, []],
+  ] as const) {
+    test(`the newest versions are a page on ${storage.kind} where manifests are named ${how}`, async (t) => {
+      const dataset = await branchNamed(t, storage, naming, beside);
+      const pageOf = async (page: Parameters<typeof dataset.versionPage>[0]) =>
+        (await dataset.versionPage(page)).map(({ version }) => version);
+      assert.deepEqual(await pageOf({ after: undefined, limit: 3, order: 'descending' }), [30, 29, 28]);
+      assert.deepEqual(await pageOf({ after: 4, limit: 1, order: 'ascending' }), [5]);
+      assert.deepEqual(await pageOf({ after: 3, limit: 5, order: 'descending' }), [2, 1]);
+    });
+  }
 }

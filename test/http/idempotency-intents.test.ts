@@ -9,7 +9,6 @@ import type { Catalog, WriteIntent } from '#src/catalog/port.ts';
 import { openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { createTable } from '#src/create/request.ts';
 import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
-import { translateEngineError } from '#src/engine/lance/native/translate-errors.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine } from '#src/engine/port/engine.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
@@ -192,7 +191,7 @@ test('an index whose record was lost is not built again: its retry gets the firs
 
 test('a merge that found the disk full has written nothing, and its retry is applied once there is room (P6)', async (t) => {
   const { merge, count, engineFaults, catalog } = await start(t);
-  engineFaults.merge = () => Promise.reject(translateEngineError('merge', new Error('No space left on device'), ''));
+  engineFaults.merge = () => Promise.reject(storageFull(undefined, {}));
   await assert.rejects(merge(1), refusedAs('StorageFull'));
   assert.deepEqual(await catalog.writeIntents(), []);
   engineFaults.merge = undefined;

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Field, LargeBinary, Schema, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import { connectNative, newSession } from '#src/engine/lance/native/native.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
+import { createNative } from '#test/fixtures/native-lance.ts';
 import { refused, startCheckedService, succeeded } from './checked-service.ts';
 import { storedRows, stream } from './rows.ts';
 
@@ -21,10 +21,8 @@ const file = (id: string, text: string) =>
 
 test('a table with JSON that is none can be compacted, and its other columns written', async (t) => {
   const service = await startCheckedService((clean) => t.after(clean), { AUTO_MAINTENANCE: 'false' });
-  const native = await connectNative(service.tablesFolder, {}, newSession(0, 0), true);
-  const table = await native.createTable('j', file('a', 'no json'), 'create', []);
-  for (const id of ['b', 'c', 'd']) await table.add(file(id, ''), 'append');
-  table.close();
+  const table = await createNative(service.tablesFolder, 'j', file('a', 'no json'));
+  for (const id of ['b', 'c', 'd']) await table.append(file(id, ''));
   const post = (path: string, body: object | Buffer = {}) => service.post(`/v1/table/j/${path}`, body);
   succeeded(await post('register', { location: 'j.lance' }));
   const before = await storedRows(service, 'j');

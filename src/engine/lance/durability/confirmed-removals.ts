@@ -14,13 +14,11 @@ const confirmedForMs = 2_000;
  */
 export class ConfirmedRemovals {
   readonly #confirm: Confirm;
-  readonly #monotonicMs: () => number;
   #hasBegun = false;
 
   /** Without `confirm` no other process can own the table. */
-  constructor(confirm: Confirm, monotonicMs = () => performance.now()) {
+  constructor(confirm: Confirm) {
     this.#confirm = confirm;
-    this.#monotonicMs = monotonicMs;
   }
 
   /** To be awaited directly before each removal. Throws what `confirm` throws; `CatalogUnavailable` where that took too long. */
@@ -29,9 +27,9 @@ export class ConfirmedRemovals {
     const refuse = notTheFirstStepIf(this.#hasBegun);
     this.#hasBegun = true;
     // The time before the question counts: the answer may have waited for this process.
-    const askedAtMs = this.#monotonicMs();
+    const askedAtMs = performance.now();
     await this.#confirm().catch(refuse);
-    if (this.#monotonicMs() - askedAtMs >= confirmedForMs) refuse(tooLate());
+    if (performance.now() - askedAtMs >= confirmedForMs) refuse(tooLate());
   }
 
   /** As `next`, before each so many. */
