@@ -141,7 +141,8 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
     throw new NotReplaceable('the table lists its new keys for other writers');
   }
   const fragments = before.fragments.map((bytes) => ({ id: fragmentId(bytes), bytes }));
-  const largestId = largestFragmentId(before);
+  // The ids are decoded already.
+  const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
   const placed = stagedFragments(staged, fieldIds, groups, largestId + 1);
   const { added, nextRowId } =
     groups === undefined ? identified(before, placed, replacement.updated) : { ...before, added: placed };
