@@ -66,21 +66,24 @@ describe('beyond what the service can carry', () => {
     t.after(() => agent.destroy());
     const warm = await load(service, agent, { clients: 32, ms: 500, firstId: 1e6 });
     const idleBytes = service.memory().residentBytes;
-    const fitting = await load(service, agent, { clients: 32, ms: 1_000, firstId: 2e6 });
+    const fitting = await load(service, agent, { clients: 32, ms: 500, firstId: 2e6 });
     const flood = await load(service, agent, { clients: 320, ms: 2_000, firstId: 3e6 });
     const grownBytes = service.memory().peakBytes - idleBytes;
+    // Other programs may have taken the machine since: then they have taken it from 32 clients, too.
+    const after = await load(service, agent, { clients: 32, ms: 500, firstId: 4e6 });
+    const fittingPerSecond = Math.min(fitting.perSecond, after.perSecond);
     t.diagnostic(
-      `${fitting.perSecond}/s with 32 clients, ${flood.perSecond}/s with 320; ${Math.round(grownBytes / MiB)} MiB`,
+      `${fittingPerSecond}/s with 32 clients, ${flood.perSecond}/s with 320; ${Math.round(grownBytes / MiB)} MiB`,
     );
     t.diagnostic(`${flood.refused} refused, in ${flood.refusedMs} ms; served in ${flood.servedMs} ms`);
-    assert.deepEqual([...fitting.others, ...flood.others], []);
+    assert.deepEqual([...fitting.others, ...flood.others, ...after.others], []);
     assert.ok(flood.refused > 0, 'no client was refused');
     assert.ok(flood.connections <= 320, `320 clients needed ${flood.connections} connections`);
     const isSlowToRefuse = flood.refusedMs >= 2 * flood.servedMs;
     assert.ok(!isSlowToRefuse, `a refusal takes ${flood.refusedMs} ms, a merge ${flood.servedMs} ms`);
-    assert.ok(flood.perSecond > fitting.perSecond / 4, `${flood.perSecond}/s instead of ${fitting.perSecond}/s`);
+    assert.ok(flood.perSecond > fittingPerSecond / 4, `${flood.perSecond}/s instead of ${fittingPerSecond}/s`);
     assert.ok(grownBytes < 400 * MiB, `${grownBytes} bytes above idle`);
-    const acknowledged = [warm, fitting, flood].reduce((sum, load) => sum + load.acknowledged, 0);
+    const acknowledged = [warm, fitting, flood, after].reduce((sum, load) => sum + load.acknowledged, 0);
     assert.equal((await service.post('/v1/table/t/count_rows')).body, 1 + acknowledged);
     assert.equal((await service.post('/v1/table/t/merge_insert?on=id', idRows([1]))).status, 200);
     assert.equal(await service.metric('lancegate_body_memory_bytes'), 0);
