@@ -4,7 +4,16 @@
  */
 import type { WriteOperation } from '../catalog/port.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
-import type { TransactionId } from '../kernel/ids.ts';
+import type { Properties, TransactionId } from '../kernel/ids.ts';
+
+/** What the answer to a write says of its rows. */
+export interface AnsweredTotals extends MergeTotals {
+  /** Of a merge with rules for them: rows that were older than those there, or that another row of the source stood in for. */
+  readonly numStaleRows?: number;
+  readonly numDuplicateRows?: number;
+  /** Of a merge by rules of its table. */
+  readonly defaults?: Properties;
+}
 
 interface NotedOutcome {
   /** It is `KeyedRequest.attempt`. */
@@ -12,7 +21,7 @@ interface NotedOutcome {
   readonly transactionId: TransactionId;
   readonly operation: WriteOperation;
   readonly numAttempts: number;
-  readonly totals: MergeTotals;
+  readonly totals: AnsweredTotals;
 }
 
 const property = 'lancegate.requests';
@@ -35,8 +44,10 @@ export function outcomeNotedFor(
 }
 
 /** A transaction record says this of a write. */
-export const outcomeOf = (totals: MergeTotals): Readonly<Record<string, string>> => ({
+export const outcomeOf = (totals: AnsweredTotals): Readonly<Record<string, string>> => ({
   num_inserted_rows: String(totals.numInsertedRows),
   num_updated_rows: String(totals.numUpdatedRows),
   num_deleted_rows: String(totals.numDeletedRows),
+  ...(totals.numDuplicateRows !== undefined && { num_duplicate_rows: String(totals.numDuplicateRows) }),
+  ...(totals.numStaleRows !== undefined && { num_stale_rows: String(totals.numStaleRows) }),
 });

@@ -4,7 +4,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import { decimalText, halfFloat, isText } from '../arrow/column/column-data.ts';
-import { canConcat, concatRows } from '../arrow/column/concat-rows.ts';
+import { keepRows } from '../arrow/column/concat-rows.ts';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
 import { type FieldPath, formatFieldPath, quoteSegment, shownCharacters } from '../arrow/schema/field-path.ts';
 import { castName, type DataType, type IpcChunk } from '../arrow/schema/schema.ts';
@@ -97,21 +97,30 @@ export async function readDistinctKeys(
   );
 }
 
-/**
- * Reads as `readDistinctKeys` does, for a source of which only membership counts: of the rows with one key the first is left. Joined with a
- * table that has many rows of such a key, the others would make the result as large as their product. Dictionary-encoded columns
- * cannot be thinned out: their rows all stay.
- */
-export async function readMemberKeys(
+/** Reads as `readDistinctKeys` does, of a source that may hold a key twice. Of its rows one stays. NULL is no key: such rows all stay. */
+export async function readKeptKeys(
   chunk: IpcChunk,
   on: readonly FieldPath[],
   hasher: KeyHasher,
+  stays: (first: number, last: number) => 'first' | 'last',
 ): Promise<DistinctKeys & { readonly chunk: IpcChunk }> {
   const { keys, digests } = await readShortKeys(chunk, on, hasher);
-  const keep = await firstRows(keys, digests);
-  if (!keep.includes(0) || !canConcat([chunk])) return { chunk, keys, digests };
-  const members = { ...concatRows([{ chunk, keep }]), release: chunk.release };
-  return { chunk: members, ...(await readShortKeys(members, on, hasher)) };
+  const known = new KeySet(digests.wordsPerKey, keys.rows);
+  const rowOf = new Uint32Array(keys.rows);
+  const keep = new Uint8Array(keys.rows).fill(1);
+  for (let row = 0; row < keys.rows; row++) {
+    if (row % rowsPerSlice === rowsPerSlice - 1) await setImmediate();
+    if (keys.isNull(row)) continue;
+    const newKey = known.size;
+    const key = known.add(digests, row);
+    const before = rowOf[key]!;
+    const isKept = key === newKey || stays(before, row) === 'last';
+    if (key !== newKey) keep[isKept ? before : row] = 0;
+    if (isKept) rowOf[key] = row;
+  }
+  if (!keep.includes(0)) return { chunk, keys, digests };
+  const thinned = keepRows(chunk, keep);
+  return { chunk: thinned, ...(await readShortKeys(thinned, on, hasher)) };
 }
 
 async function readShortKeys(chunk: IpcChunk, on: readonly FieldPath[], hasher: KeyHasher): Promise<DistinctKeys> {
@@ -119,19 +128,6 @@ async function readShortKeys(chunk: IpcChunk, on: readonly FieldPath[], hasher: 
   const measure = measureKeys(keys.columns, keys.rows);
   requireShort(measure, on);
   return { keys, digests: await hasher.digest(keys, measure.longest.bytes) };
-}
-
-/** Makes a byte for each row: 0 where an earlier row has the key, else 1. */
-async function firstRows(keys: Keys, digests: KeyDigests): Promise<Uint8Array> {
-  const known = new KeySet(digests.wordsPerKey, keys.rows);
-  const keep = new Uint8Array(keys.rows).fill(1);
-  for (let row = 0; row < keys.rows; row++) {
-    if (row % rowsPerSlice === rowsPerSlice - 1) await setImmediate();
-    if (keys.isNull(row)) continue;
-    const newKey = known.size;
-    if (known.add(digests, row) !== newKey) keep[row] = 0;
-  }
-  return keep;
 }
 
 const columnsOf = (on: readonly FieldPath[]): string => on.map(formatFieldPath).join(', ');
@@ -200,6 +196,17 @@ function rawValue({ field: { type }, values }: KeyColumn, row: number): RawValue
     return type.bitWidth === 64 ? view.getFloat64(at, true) : view.getFloat32(at, true);
   }
   return integerAt(view, at, widthBytes, type.kind !== 'int' || type.signed);
+}
+
+/** What a value is compared by: `<` is the order of its column, and of texts that of their bytes. undefined for NULL and NaN. */
+export function orderedValue(column: KeyColumn, row: number): number | bigint | string | undefined {
+  if (column.nulls?.[row] === 1) return undefined;
+  const { values } = column;
+  if (values.form === 'variable') return asBuffer(valueAt(values, row)).toString('latin1');
+  const value = rawValue(column, row);
+  if (value instanceof Uint8Array) return asBuffer(value).toString('latin1');
+  if (typeof value === 'boolean') return Number(value);
+  return Number.isNaN(value) ? undefined : value;
 }
 
 const hexLiteral = (bytes: Uint8Array): string => `X'${asBuffer(bytes).toString('hex')}'`;

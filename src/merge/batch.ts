@@ -11,6 +11,7 @@ import type { Keys } from '../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../keys/key-hasher.ts';
 import { KeySet } from '../keys/key-table.ts';
 import { requireTime, type WriteRequest } from '../write/write.ts';
+import type { MergeRowsResult } from './merge-command.ts';
 
 /** Rows to be merged that were received and checked. */
 export interface MergeOfRows extends Pick<WriteRequest, 'branch' | 'scope'> {
@@ -23,12 +24,18 @@ export interface MergeOfRows extends Pick<WriteRequest, 'branch' | 'scope'> {
   readonly digests: KeyDigests;
   /** Fields of structs that the client did not send: NULL in `chunk`, and to be completed by what the table holds. */
   readonly absent: readonly AbsentField[];
+  /** Rows that are older than what has their key are left out. */
+  readonly versionColumn: FieldPath | undefined;
 }
 
 /** A merge that waits for the branch's lock. */
 export interface MergeRequest extends WriteRequest, MergeOfRows {
   readonly kind: 'merge';
+  /** What its answer says besides its counts. */
+  readonly told: Told;
 }
+
+export type Told = Pick<MergeRowsResult, 'numDuplicateRows' | 'defaults'>;
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
 const maxBatchableRows = 10_000;
@@ -39,14 +46,15 @@ const maxBatchableRows = 10_000;
  * once) and large sources.
  */
 export function batchKey(request: MergeRequest): string | undefined {
-  const { spec, chunk, on, table, absent, transactionId } = request;
+  const { spec, chunk, on, table, absent, versionColumn, transactionId } = request;
   if (chunk.rows > maxBatchableRows || !canConcat([chunk])) return undefined;
   if (spec.whenNotMatchedBySourceDelete !== false || typeof spec.whenMatchedUpdateAll !== 'boolean') return undefined;
   const { whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex } = spec;
   const flags = [whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex];
   // Rows that are completed by what the table holds depend on the merge before.
   const alone = absent.length === 0 ? undefined : transactionId;
-  return JSON.stringify([table.id, on.map(({ segments }) => segments), flags, schemaFingerprint(chunk), alone]);
+  const paths = [...on, ...(versionColumn === undefined ? [] : [versionColumn])].map(({ segments }) => segments);
+  return JSON.stringify([table.id, on.length, paths, flags, schemaFingerprint(chunk), alone]);
 }
 
 /** One row for each key. NULL is no key: such rows are all kept. */
@@ -106,6 +114,11 @@ export class Batch {
   /** Whether every field of its structs was sent. A batch that is not complete has one merge. */
   get isComplete(): boolean {
     return this.requests.every(({ absent }) => absent.length === 0);
+  }
+
+  /** It decides by what the table holds, which is read before it is merged. */
+  get needsStored(): boolean {
+    return !this.isComplete || this.first.versionColumn !== undefined;
   }
 
   /** As `requireTime` of `write/write.ts`. */

@@ -6,17 +6,14 @@
 import { completeStructs, type StoredStructs } from '../arrow/column/completed-structs.ts';
 import { concatRows } from '../arrow/column/concat-rows.ts';
 import { isEncoded } from '../arrow/column/fitted-rows.ts';
-import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../arrow/schema/field-path.ts';
 import { type AbsentField, absentFields, targetOf } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { chunkOfFile } from '../arrow/stream/ipc-chunks.ts';
-import type { Projection } from '../engine/port/merge-spec.ts';
-import type { CheckedSql } from '../kernel/checked-sql.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { readKeys, sqlFieldPath } from '../keys/key-columns.ts';
 import { Batch } from './batch.ts';
-import { soughtKeys } from './key-index/key-lookup.ts';
+import type { ReadColumns } from './key-index/key-lookup.ts';
 import type { MergeFlags } from './merge-command.ts';
 
 /** Those that a merge with these flags keeps. `TableSchemaValidationError` where it could not. */
@@ -32,11 +29,8 @@ export function fieldsToKeep(source: Schema, table: Schema, flags: MergeFlags): 
   return absent;
 }
 
-/** Rows of the table: at least those that have a key of the batch, perhaps only those for which `where` is true. */
-type ReadRows = (columns: readonly Projection[], where: CheckedSql | undefined) => AsyncIterable<IpcFile>;
-
-/** The batch with whole structs; the same one if nothing is absent. */
-export async function completeBatch(sent: Batch, read: ReadRows): Promise<Batch> {
+/** The batch with whole structs; the same one if nothing is absent. `read` gives at least the rows of the table that have a key of it. */
+export async function completeBatch(sent: Batch, read: ReadColumns): Promise<Batch> {
   if (sent.isComplete) return sent;
   const { first, isByKeys, hasher } = sent;
   const chunk = completeStructs(first.chunk, first.absent, await readStored(sent, read));
@@ -46,25 +40,24 @@ export async function completeBatch(sent: Batch, read: ReadRows): Promise<Batch>
 /** They are in memory together with the rows of the source. */
 const mostStoredBytes = 256 * 2 ** 20;
 
-async function readStored(batch: Batch, read: ReadRows): Promise<StoredStructs> {
+async function readStored(batch: Batch, read: ReadColumns): Promise<StoredStructs> {
   const { first, hasher } = batch;
-  const sought = soughtKeys(batch);
   const names = [...new Set(first.absent.flatMap(({ path }) => path.segments.slice(0, 1)))];
   const keyColumns = first.on.map((path, i) => ({ name: `key_${i}`, expression: sqlFieldPath(path) }));
   const structs = names.map((name) => ({ name, expression: sqlFieldPath({ segments: [name] }) }));
   const keyPaths = keyColumns.map(({ name }) => ({ segments: [name] }));
   const parts: IpcChunk[] = [];
   /** It has for each key of the batch its row among those that were read, or -1. */
-  const rowOfKey = new Int32Array(sought.keys.size).fill(-1);
+  const rowOfKey = new Int32Array(batch.keys.size).fill(-1);
   let rows = 0;
   let bytes = 0;
-  for await (const file of read([...keyColumns, ...structs], sought.where)) {
+  for await (const file of read([...keyColumns, ...structs])) {
     const chunk = chunkOfFile(file);
     const keys = readKeys(chunk, keyPaths);
     const digests = await hasher.digest(keys);
     const keep = new Uint8Array(chunk.rows);
     for (let row = 0; row < chunk.rows; row++) {
-      const key = keys.isNull(row) ? -1 : sought.keys.indexOf(digests, row);
+      const key = keys.isNull(row) ? -1 : batch.keys.indexOf(digests, row);
       if (key === -1 || rowOfKey[key] !== -1) continue;
       rowOfKey[key] = rows++;
       keep[row] = 1;

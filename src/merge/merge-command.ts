@@ -12,6 +12,14 @@ export interface MergeFlags {
   readonly whenNotMatchedBySourceDelete: boolean | Filtered;
 }
 
+/** How rows are taken that come twice or late (`row-rules.ts`). */
+export const ruleNames = ['on_duplicate', 'version_column'] as const;
+export type RuleName = (typeof ruleNames)[number];
+export type RuleTexts = Readonly<Partial<Record<RuleName, string>>>;
+
+/** The values of `on_duplicate`. */
+export const rowsThatStay = ['refuse', 'first', 'last'] as const;
+
 export interface MergeRowsCommand {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
@@ -20,6 +28,8 @@ export interface MergeRowsCommand {
   readonly flags: MergeFlags;
   /** false forbids the index; true leaves it to the service. */
   readonly useIndex: boolean;
+  /** Those that the request says; the table may have others. */
+  readonly rules: RuleTexts;
   readonly source: ArrowSource;
   readonly idempotency: IdempotencyHeader | undefined;
 }
@@ -31,4 +41,9 @@ export interface MergeRowsResult {
   readonly numInsertedRows: number;
   readonly numDeletedRows: number;
   readonly numAttempts: number;
+  /** Rows of the source that were passed over: another one has their key, or the table has a newer one. Only where a rule is for them. */
+  readonly numDuplicateRows?: number;
+  readonly numStaleRows?: number;
+  /** What the table said where the request said nothing. */
+  readonly defaults?: RuleTexts;
 }

@@ -16,10 +16,13 @@ import {
   unchanged,
   type WriteBatch,
   type WriteKind,
+  type WriteTotals,
 } from '../write/write.ts';
 import { Batch, type MergeRequest } from './batch.ts';
 import { completeBatch } from './completed-batch.ts';
 import { KeyIndexLoader, type KeyIndexLoaderDeps } from './key-index/key-index-loader.ts';
+import { type ReadColumns, soughtKeys } from './key-index/key-lookup.ts';
+import { newestRows } from './newest-rows.ts';
 import { ByRowAddress } from './strategy/by-row-address.ts';
 import { InShadow } from './strategy/in-shadow.ts';
 
@@ -48,24 +51,59 @@ export class MergeKind implements WriteKind<MergeRequest> {
       numRows: sent.numRows,
       on: sent.first.on,
       commit: async (head) => {
-        if (sent.isComplete) return this.#merge(sent, head);
+        if (!sent.needsStored) return this.#telling(requests, undefined, head, (to) => this.#merge(sent, to));
         if (head.turn?.follows !== undefined) return 'overtaken'; // what it follows cannot be read yet
         batch.discard();
-        batch = await this.#complete(sent, head);
-        return this.#merge(batch, head);
+        const { batch: newest, numStaleRows } = await this.#newest(sent, head);
+        batch = newest.isComplete ? newest : await completeBatch(newest, await this.#rowsOf(newest, head));
+        return this.#telling(requests, numStaleRows, head, (to) => this.#merge(batch, to));
       },
       discard: () => batch.discard(),
     };
   }
 
+  async #newest(sent: Batch, head: Head) {
+    const { versionColumn } = sent.first;
+    if (versionColumn === undefined || sent.numRows === 0) return { batch: sent, numStaleRows: undefined };
+    return newestRows(sent, versionColumn, await this.#rowsOf(sent, head));
+  }
+
   /** It reads the head, or a later version: then the commit is overtaken. */
-  async #complete(sent: Batch, head: Head): Promise<Batch> {
-    const found = sent.isByKeys ? (await this.#keyIndex.at(head, sent.first))?.find(sent.keys) : undefined;
-    const addresses = found && [...found.rows.values()].map(addressOf);
-    const limits = { timeoutMs: longestTime(sent.requests), principal: principalKey(sent.first.scope.principal) };
-    return completeBatch(sent, (columns, where) =>
-      addresses === undefined ? head.dataset.select(columns, where, limits) : head.dataset.take(addresses, columns),
-    );
+  async #rowsOf(batch: Batch, head: Head): Promise<ReadColumns> {
+    const { isByKeys, first, requests, keys } = batch;
+    const found = isByKeys ? (await this.#keyIndex.at(head, first))?.find(keys) : undefined;
+    if (found !== undefined) {
+      const addresses = [...found.rows.values(), ...[...found.surplus.values()].flat()].map(addressOf);
+      return (columns) => head.dataset.take(addresses, columns);
+    }
+    const { where } = soughtKeys(batch);
+    const limits = { timeoutMs: longestTime(requests), principal: principalKey(first.scope.principal) };
+    return (columns) => head.dataset.select(columns, where, limits);
+  }
+
+  /** Merges, and says of each request what its answer has besides the counts of the merge. */
+  async #telling(
+    requests: Some<MergeRequest>,
+    numStaleRows: readonly number[] | undefined,
+    head: Head,
+    merge: (head: Head) => Promise<Committed | 'overtaken'>,
+  ): Promise<Committed | 'overtaken'> {
+    const all = (each: readonly WriteTotals[]): readonly WriteTotals[] =>
+      each.map((totals, i) => ({
+        ...totals,
+        ...requests[i]?.told,
+        ...(requests[i]?.versionColumn !== undefined && { numStaleRows: numStaleRows?.[i] ?? 0 }),
+      }));
+    const { note } = head;
+    const made = await merge(note === undefined ? head : { ...head, note: (each) => note(all(each)) });
+    if (made === 'overtaken') return made;
+    return {
+      ...made,
+      count: async () => {
+        const { each, by } = await made.count();
+        return { each: all(each), by };
+      },
+    };
   }
 
   async #merge(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {

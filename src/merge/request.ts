@@ -13,15 +13,15 @@ import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
-import { type DistinctKeys, readDistinctKeys, readMemberKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/table-writer.ts';
-import { batchKey, type MergeRequest } from './batch.ts';
+import { batchKey, type MergeRequest, type Told } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
-import type { MergeFlags, MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
+import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
+import { type KeyedRows, type Merged, type RowRules, readSourceKeys, requireVersions, rulesOf } from './row-rules.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
   const merging = new MergeRows(deps);
@@ -29,12 +29,9 @@ export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempote
     deps.idempotency.once('merge_insert', command, scope, (keyed) => merging.run(command, scope, keyed));
 }
 
-interface KeyedRows extends DistinctKeys {
-  readonly chunk: IpcChunk;
-}
-
 /** A source that was received, fits its table and whose keys are in order. */
 interface ReadySource extends KeyedRows {
+  readonly rules: RowRules;
   readonly keyed: KeyedRequest | undefined;
 }
 
@@ -45,8 +42,8 @@ interface FittingSource extends ReadySource {
   readonly checked: Schema;
 }
 
-/** The source fits the columns of this table, which are another object once they may have changed, by these keys and flags. */
-interface Fit extends Pick<FittingSource, 'absent'> {
+/** The source fits the columns of this table, which are another object once they may have changed, by these keys, flags and rules. */
+interface Fit extends Pick<FittingSource, 'absent' | 'rules'> {
   readonly table: Schema;
   readonly by: string;
 }
@@ -80,49 +77,58 @@ class MergeRows {
     const table = await access.find(command.table);
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
-    const { chunk, checked, absent } = await this.#receiveFitting(command, dataset);
-    const { on, flags } = command;
-    const source = await this.#check(() => readSourceKeys(chunk, on, flags, this.#deps.keyHasher), keyed);
+    const { chunk, checked, absent, rules } = await this.#receiveFitting(command, table, dataset);
+    const source = await this.#check(chunk, { ...command, rules }, keyed);
     return this.#submit(table, command, { ...source, checked, absent }, scope);
   }
 
   /** Receives the source for a `dataset`. One that does not fit is refused as soon as its schema is there. */
-  #receiveFitting({ source, on, flags }: MergeRowsCommand, dataset: Snapshot & BranchHead) {
+  #receiveFitting(
+    { source, on, flags, rules: asked }: MergeRowsCommand,
+    { properties }: TableRecord,
+    dataset: Snapshot & BranchHead,
+  ) {
     return this.#deps.metrics.writeStage('receive', async () => {
       await source.readFor(() => dataset.columns());
       const schema = await source.schema();
-      let fit = this.#fits.get(schema);
-      const by = JSON.stringify([on, flags]);
-      const table = await fittingSchema(dataset, (table) => {
-        if (fit?.table === table && fit.by === by) return;
-        requireFit(schema, table, { on, flags });
-        fit = { table, by, absent: fieldsToKeep(schema, table, flags) };
+      const by = JSON.stringify([on, flags, asked]);
+      const fitTo = (table: Schema): Fit => {
+        const known = this.#fits.get(schema);
+        if (known?.table === table && known.by === by) return known;
+        const rules = rulesOf(asked, flags, properties, table.metadata);
+        requireAllFit(schema, table, { on, flags, rules });
+        const fit = { table, by, rules, absent: fieldsToKeep(schema, table, flags) };
         this.#fits.set(schema, fit);
-      });
+        return fit;
+      };
+      const table = await fittingSchema(dataset, fitTo);
       const chunk = joinBatches(await wholeFitting(source, table));
-      return { chunk, checked: table.schema, absent: fit?.absent ?? [] };
+      const { rules, absent } = fitTo(table.schema);
+      return { chunk, checked: table.schema, absent, rules };
     });
   }
 
   /** As `#receiveFitting`, for a table that has no dataset yet. */
-  #receiveFirst({ source, on }: MergeRowsCommand): Promise<IpcChunk> {
+  #receiveFirst({ source, on, flags, rules: asked }: MergeRowsCommand, { properties }: TableRecord) {
     return this.#deps.metrics.writeStage('receive', async () => {
-      requireStorable(await source.schema(), on);
-      return joinBatches(await source.whole());
+      const schema = await source.schema();
+      const rules = rulesOf(asked, flags, properties, schema.metadata);
+      requireStorable(schema, on, rules);
+      return { chunk: joinBatches(await source.whole()), rules };
     });
   }
 
-  #check(readRows: () => Promise<KeyedRows>, keyed: Keyed | undefined): Promise<ReadySource> {
-    return this.#deps.metrics.writeStage('check', async () => ({
-      ...(await readRows()),
-      keyed: await keyed?.request(),
-    }));
+  #check(chunk: IpcChunk, merged: Merged & { rules: RowRules }, keyed: Keyed | undefined): Promise<ReadySource> {
+    return this.#deps.metrics.writeStage('check', async () => {
+      const rows = await readSourceKeys(chunk, merged, this.#deps.keyHasher);
+      return { ...rows, rules: merged.rules, keyed: await keyed?.request() };
+    });
   }
 
   #submit(
     table: TableRecord,
     { branch, on, flags, useIndex }: MergeRowsCommand,
-    { chunk, keys, digests, keyed, checked, absent }: FittingSource,
+    { chunk, keys, digests, keyed, checked, absent, rules, numDuplicateRows }: FittingSource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const { access, writer, newId, metrics } = this.#deps;
@@ -130,8 +136,10 @@ class MergeRows {
     const transactionId = newTransactionId(newId);
     const spec = { ...flags, useIndex };
     const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
-    const fit = fitOf(chunk, checked, (rows, now) => requireFit(rows, now, { on, flags }));
-    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, absent, fit };
+    const { versionColumn } = rules;
+    const told = toldOf(rules, numDuplicateRows);
+    const fit = fitOf(chunk, checked, (rows, now) => requireAllFit(rows, now, { on, flags, rules }));
+    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, absent, fit, versionColumn, told };
     return access.onFilesOf(table, async () => {
       const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
       const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
@@ -142,8 +150,7 @@ class MergeRows {
 
   /**
    * If another request creates the table while this one receives its body, the rows are merged like any others. Only where NULLs
-   * have to be added to them the client has to send the request again: the body was received without memory for those. A key is
-   * there once whatever the merge does: its rows are to be those of the table.
+   * have to be added to them the client has to send the request again: the body was received without memory for those.
    */
   async #mergeIntoDeclared(
     declared: TableRecord,
@@ -153,9 +160,9 @@ class MergeRows {
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
     const { access, locks } = this.#deps;
-    const chunk = await this.#receiveFirst(command);
-    const readRows = async () => ({ chunk, ...(await readDistinctKeys(chunk, command.on, this.#deps.keyHasher)) });
-    const source = await this.#check(readRows, keyed);
+    const { chunk: sent, rules } = await this.#receiveFirst(command, declared);
+    const source = await this.#check(sent, { ...command, flags: upsert, rules }, keyed);
+    const { chunk } = source;
     const release = await locks.lockExclusive(command.table, scope.signal);
     try {
       const record = await access.find(command.table);
@@ -165,7 +172,9 @@ class MergeRows {
     }
     const created = await access.findCreated(command.table);
     const dataset = await access.lastSeen(created, undefined);
-    const { schema, file } = await fittingSchema(dataset, (table) => requireFit(chunk.schema, table, command));
+    const { schema, file } = await fittingSchema(dataset, (table) =>
+      requireAllFit(chunk.schema, table, { ...command, rules }),
+    );
     if (nullBytesPerRow(chunk.schema, schema) > 0 || fitRows(chunk, schema, file) !== chunk) {
       throw new LancegateError(
         'ConcurrentModification',
@@ -179,7 +188,7 @@ class MergeRows {
   /** There are no rows to merge with, so the table is created with the rows of the source. */
   async #materialise(
     declared: TableRecord,
-    { chunk, keyed }: ReadySource,
+    { chunk, keyed, rules, numDuplicateRows }: ReadySource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     await using creation = await this.#deps.maker.beginDeclared(declared);
@@ -187,7 +196,8 @@ class MergeRows {
     scope.signal.throwIfAborted();
     const { transactionId, version, rows } = written;
     const counts = { numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
-    const result = { transactionId, version, ...counts };
+    const isVersioned = rules.versionColumn !== undefined && { numStaleRows: 0 };
+    const result = { transactionId, version, ...counts, ...toldOf(rules, numDuplicateRows), ...isVersioned };
     await creation.publish(written, {
       operation: 'merge_insert',
       outcome: outcomeOf(result),
@@ -197,19 +207,21 @@ class MergeRows {
   }
 }
 
+/** What an answer says of the rules that were in force. */
+const toldOf = ({ onDuplicate, defaults }: RowRules, numDuplicateRows: number): Told => ({
+  ...(onDuplicate !== 'refuse' && { numDuplicateRows }),
+  ...(Object.keys(defaults).length > 0 && { defaults }),
+});
+
+/** A key is there once in a table that is made, whatever the merge does. */
+const upsert = {
+  whenMatchedUpdateAll: true,
+  whenNotMatchedInsertAll: true,
+  whenNotMatchedBySourceDelete: false,
+} as const;
+
 async function* once<Item>(item: Item): AsyncGenerator<Item> {
   yield item;
-}
-
-/** A key that is there twice is refused, unless the merge only deletes by source: then only counts which keys there are. */
-export async function readSourceKeys(
-  chunk: IpcChunk,
-  on: readonly FieldPath[],
-  { whenMatchedUpdateAll, whenNotMatchedInsertAll }: MergeFlags,
-  hasher: KeyHasher,
-): Promise<KeyedRows> {
-  if (whenMatchedUpdateAll === false && !whenNotMatchedInsertAll) return readMemberKeys(chunk, on, hasher);
-  return { chunk, ...(await readDistinctKeys(chunk, on, hasher)) };
 }
 
 /**
@@ -227,8 +239,9 @@ export function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): 
   );
 }
 
-function requireStorable(source: Schema, on: readonly FieldPath[]): void {
+function requireStorable(source: Schema, on: readonly FieldPath[], rules: RowRules): void {
   for (const path of on) requireField(path, source, 'source');
+  requireVersions(rules, { source });
   checkStorable(source);
 }
 
@@ -242,6 +255,12 @@ export function requireFit(
   for (const path of on) requireField(path, target, 'table');
   if (flags.whenNotMatchedInsertAll) checkSourceFits(source, target);
   else checkColumnsFit(source, target);
+}
+
+/** As `requireFit`, and with versions to compare where a rule does. */
+function requireAllFit(source: Schema, target: Schema, { rules, ...merged }: Merged): void {
+  requireFit(source, target, merged);
+  requireVersions(rules, { source, table: target });
 }
 
 /** A key in a struct that is NULL in all rows. */

@@ -1,8 +1,10 @@
 import Type from 'typebox';
 import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
+import { headerText } from '../endpoint/route.ts';
 import type { MergeFlags } from '../merge/merge-command.ts';
 import { mergeRows } from '../merge/request.ts';
-import { Count, Version } from '../wire/json-body.ts';
+import { readRules } from '../merge/row-rules.ts';
+import { Count, StringMap, Version } from '../wire/json-body.ts';
 import { mergeParameters, readMergeParameters } from '../wire/merge-parameters.ts';
 
 const Merged = arrowAnswer({
@@ -12,6 +14,9 @@ const Merged = arrowAnswer({
   num_deleted_rows: Count,
   num_attempts: Count,
   num_rows: Count,
+  num_duplicate_rows: Type.Optional(Count),
+  num_stale_rows: Type.Optional(Count),
+  table_defaults: Type.Optional(StringMap),
   transaction_id: Type.String(),
 });
 
@@ -23,7 +28,11 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
   answers: Merged,
   body: 'arrow-whole',
   takesParts: true,
-  parameters: ({ query, readFilter }) => readMergeParameters(query, readFilter),
+  parameters({ query, readFilter, headers }) {
+    const parameters = readMergeParameters(query, readFilter, (name) => headerText(headers[name]));
+    readRules(parameters.rules, parameters.flags);
+    return parameters;
+  },
   furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
   mode: ({ flags }) => mergeMode(flags),
   async answer(operation, { table, branch, parameters, source, idempotency, scope }) {
@@ -36,6 +45,9 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
       num_deleted_rows: result.numDeletedRows,
       num_attempts: result.numAttempts,
       num_rows: result.numUpdatedRows + result.numInsertedRows,
+      ...(result.numDuplicateRows !== undefined && { num_duplicate_rows: result.numDuplicateRows }),
+      ...(result.numStaleRows !== undefined && { num_stale_rows: result.numStaleRows }),
+      ...(result.defaults && { table_defaults: result.defaults }),
       transaction_id: result.transactionId,
     };
     const audit = {

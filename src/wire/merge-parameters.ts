@@ -3,13 +3,20 @@ import Type from 'typebox';
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
-import type { MergeFlags, MergeRowsCommand } from '../merge/merge-command.ts';
+import {
+  type MergeFlags,
+  type MergeRowsCommand,
+  type RuleName,
+  type RuleTexts,
+  rowsThatStay,
+  ruleNames,
+} from '../merge/merge-command.ts';
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
 import type { DoubleQuotes } from '../sql/tokens.ts';
 import { flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
 
-type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex'>;
+type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex' | 'rules'>;
 
 const condition = (description: string) => Type.Optional(Type.String({ description }));
 
@@ -26,6 +33,18 @@ export const mergeParameters = {
   when_not_matched_insert_all: flag('Rows whose key the table does not have are added.'),
   when_not_matched_by_source_delete: flag('Rows of the table whose keys are not sent are deleted.'),
   when_not_matched_by_source_delete_filt: condition('They are where this SQL condition holds.'),
+  on_duplicate: Type.Optional(
+    Type.Enum([...rowsThatStay], {
+      description: 'What becomes of a key that the rows hold twice: all is refused, or its first or last row counts.',
+    }),
+  ),
+  version_column: Type.Optional(
+    Type.String({
+      description:
+        'Of rows with one key, among those that are sent and in the table, the one with the greatest value here stays.',
+      examples: ['updated_at'],
+    }),
+  ),
   use_index: flag('`false` forbids to look keys up in an index.'),
   use_lsm: Refused,
   use_rte: Refused,
@@ -36,16 +55,27 @@ const mostPaths = 1_000;
 
 type MergeQuery = QueryOf<keyof typeof mergeParameters>;
 
-/** `InvalidInput` names the parameter. */
-export function readMergeParameters(query: MergeQuery, readFilter: ReadFilter): MergeParameters {
+/** What the SDKs, which cannot add parameters, send a rule of theirs as. */
+const ruleHeader = (name: RuleName): string => `x-lancegate-${name.replaceAll('_', '-')}`;
+
+/** `InvalidInput` names the parameter. `header` gives the value of a header; a parameter goes before it. */
+export function readMergeParameters(
+  query: MergeQuery,
+  readFilter: ReadFilter,
+  header: (name: string) => string | undefined = () => undefined,
+): MergeParameters {
   // They ask for LanceDB's log-structured write path, which this service does not have, by its older and its newer
   // name.
   for (const name of ['use_lsm', 'use_rte'] as const) {
     if (readFlag(query, name) === true) throw invalidInput(`${name}: this service has no LSM write path`);
   }
+  const flags = readMergeFlags(query, readFilter);
+  const texts = ruleNames.map((name) => [name, query.text(name) ?? header(ruleHeader(name))] as const);
+  const rules: RuleTexts = Object.fromEntries(texts.filter(([, text]) => text !== undefined));
   return {
     on: readOn(query),
-    flags: readMergeFlags(query, readFilter),
+    flags,
+    rules,
     useIndex: readFlag(query, 'use_index') ?? true,
   };
 }

@@ -10,6 +10,7 @@ import type { KeyedRequest, TableRecord, WriteOperation } from '../catalog/port.
 import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/dataset.ts';
 import type { CommitTurn } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
+import type { AnsweredTotals } from '../idempotency/noted-outcomes.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties, TableId, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
@@ -41,7 +42,7 @@ export interface SchemaFit {
 }
 
 /** What one write did. */
-export interface WriteTotals extends MergeTotals {
+export interface WriteTotals extends AnsweredTotals {
   /** A write of several operations has those of each, in their order. */
   readonly each?: readonly MergeTotals[];
 }

@@ -72,7 +72,7 @@ const indexOnN = {
 };
 
 const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
-const upsert = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true };
+const upsert = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true, rules: {} };
 
 type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'recordIntents' | 'closeBranch' | 'reserveRoom'>>;
 

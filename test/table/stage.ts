@@ -214,7 +214,17 @@ export class Stage {
     const on = this.on.map((text) => parseFieldPath(text));
     const keys = readKeys(chunk, on);
     const write = { kind: 'merge', operation: 'merge_insert', ...this.#write(signal, subject) } as const;
-    return { ...write, on, spec, chunk, keys, digests: await keyHasher.digest(keys), absent: [] };
+    return {
+      ...write,
+      on,
+      spec,
+      chunk,
+      keys,
+      digests: await keyHasher.digest(keys),
+      absent: [],
+      versionColumn: undefined,
+      told: {},
+    };
   }
 
   /** Of a source that ends within one chunk. */

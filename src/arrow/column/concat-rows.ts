@@ -6,7 +6,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { paired, pairedInEach } from '../../kernel/paired.ts';
-import { writeFile } from '../format/ipc-file.ts';
+import { copyOf, writeFile } from '../format/ipc-file.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
 import type { Field, IpcChunk } from '../schema/schema.ts';
 import { sameType } from '../schema/schema-rules.ts';
@@ -115,6 +115,30 @@ export function concatRows(parts: readonly RowsOf[]): IpcChunk {
     rows,
     decodedBytes: plan.bytes,
     release: () => undefined,
+  };
+}
+
+/**
+ * The rows of one chunk for which `keep` has no 0, in batches as those of the chunk, whose reservation covers both. Its columns may be
+ * dictionary-encoded. Throws `InvalidInput` on invalid buffers.
+ */
+export function keepRows(chunk: IpcChunk, keep: Uint8Array): IpcChunk {
+  let row = 0;
+  const kept = readColumns(chunk).map(({ rows, columns }) => {
+    const runs = keptRows(keep.subarray(row, row + rows));
+    row += rows;
+    const plan = new BatchPlan();
+    for (const [field, data] of paired(chunk.schema.fields, columns)) plan.addColumn(field, [{ data, runs }]);
+    return { rows: runs.rows, message: plan.message(runs.rows) };
+  });
+  const batches = kept.filter(({ rows }) => rows > 0).map(({ message }) => message);
+  const dictionaries = chunk.dictionaries.map((block) => copyOf(chunk.file, block));
+  return {
+    ...writeFile(schemaMessage(chunk.file), dictionaries, batches),
+    schema: chunk.schema,
+    rows: kept.reduce((sum, { rows }) => sum + rows, 0),
+    decodedBytes: chunk.decodedBytes,
+    release: chunk.release,
   };
 }
 

@@ -67,7 +67,9 @@ const applyAll = changeOperation('transact', async (command: TransactCommand, ta
   const { access, metrics } = deps;
   const { branch } = command;
   const columns = await access.read(table, branch, undefined, (dataset) => dataset.columns());
-  const steps = command.operations.map((operation) => new PlannedOperation(operation, { ...deps, branch, scope }));
+  const steps = command.operations.map(
+    (operation) => new PlannedOperation(operation, { ...deps, branch, scope, properties: table.properties }),
+  );
   const foreseeable = thatFindTheTable(steps);
   for (const step of foreseeable) if (!step.lacksSource) await step.prepare(columns);
   await metrics.writeStage('receive', () => receive(command, steps, foreseeable, columns.schema));

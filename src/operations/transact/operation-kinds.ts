@@ -7,7 +7,8 @@ import type { StepWithFile } from '../../change/change-request.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
-import type { MergeFlags } from '../../merge/merge-command.ts';
+import type { MergeFlags, RuleTexts } from '../../merge/merge-command.ts';
+import { readRules } from '../../merge/row-rules.ts';
 import { parseJson, readFields } from '../../wire/json-body.ts';
 import { checkNames, type NameCheck } from '../../wire/known-names.ts';
 import { type ReadFilter, readMergeParameters } from '../../wire/merge-parameters.ts';
@@ -33,6 +34,7 @@ export type TransactOperation =
       readonly source: string;
       readonly on: readonly FieldPath[];
       readonly flags: MergeFlags;
+      readonly rules: RuleTexts;
     }
   | ({ readonly kind: 'update' } & RowsUpdate)
   | { readonly kind: 'delete'; readonly predicate: CheckedSql }
@@ -233,6 +235,7 @@ function readMerge(fields: object, readers: OperationReaders): Extract<TransactO
   const query = new URLSearchParams();
   for (const path of paths) query.append('on', path);
   for (const [name, value] of Object.entries(others)) query.append(name, String(value));
-  const { flags, on: parsed } = readMergeParameters(new QueryParameters(query.toString()), readers.readFilter);
-  return { kind: 'merge_insert', source, on: parsed, flags };
+  const { flags, rules, on: parsed } = readMergeParameters(new QueryParameters(query.toString()), readers.readFilter);
+  readRules(rules, flags);
+  return { kind: 'merge_insert', source, on: parsed, flags, rules };
 }

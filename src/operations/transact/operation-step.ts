@@ -11,12 +11,15 @@ import type { TableColumns } from '../../engine/port/column-view.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { Shadow } from '../../engine/port/shadow.ts';
 import { LancegateError } from '../../kernel/errors.ts';
-import type { BranchName } from '../../kernel/ids.ts';
+import type { BranchName, Properties } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { Batch, type MergeOfRows } from '../../merge/batch.ts';
 import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
-import { readSourceKeys, requireFewNested, requireFit } from '../../merge/request.ts';
+import { type ReadColumns, soughtKeys } from '../../merge/key-index/key-lookup.ts';
+import { newestRows } from '../../merge/newest-rows.ts';
+import { requireFewNested, requireFit } from '../../merge/request.ts';
+import { readSourceKeys, requireVersions, rulesOf } from '../../merge/row-rules.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
 import {
   kindOf,
@@ -31,6 +34,8 @@ interface StepDeps {
   readonly engine: Datasets;
   readonly keyHasher: KeyHasher;
   readonly branch: BranchName | undefined;
+  /** Of the table. */
+  readonly properties: Properties;
   readonly scope: RequestScope;
 }
 
@@ -104,20 +109,29 @@ export class PlannedOperation implements ComputedStep {
     const { merge } = isReady ? ready : await this.#readyMerge(does, found);
     const sent = new Batch([merge], false, this.#deps.keyHasher);
     if (sent.changesNothing) return nothing;
-    const batch = await completeBatch(sent, (columns, where) => shadow.select(columns, where, limits));
+    const { where } = soughtKeys(sent);
+    const read: ReadColumns = (columns) => shadow.select(columns, where, limits);
+    const { versionColumn } = merge;
+    const { batch: newest } =
+      versionColumn === undefined ? { batch: sent } : await newestRows(sent, versionColumn, read);
+    if (newest.changesNothing) return nothing;
+    const batch = await completeBatch(newest, read);
     const { totals, surplusRows } = await mergeAsStep(this.#deps.engine, { columns: found, shadow }, batch);
     return { ...totals, surplusRows };
   }
 
   async #readyMerge(does: MergeOperation, found: TableColumns): Promise<ReadyMerge> {
     const { on, flags } = does;
-    const { branch, scope, keyHasher } = this.#deps;
+    const { branch, scope, keyHasher, properties } = this.#deps;
+    const rules = rulesOf(does.rules, flags, properties, found.schema.metadata);
     const chunk = this.#fitting(does, found);
     requireFewNested(chunk, on);
-    const rows = await readSourceKeys(chunk, on, flags, keyHasher);
+    requireVersions(rules, { source: chunk.schema, table: found.schema });
+    const rows = await readSourceKeys(chunk, { on, flags, rules }, keyHasher);
     const absent = fieldsToKeep(received(this.#chunk).schema, found.schema, flags);
     const spec = { ...flags, useIndex: false };
-    return { schema: found.schema, merge: { branch, scope, on, spec, absent, ...rows } };
+    const { versionColumn } = rules;
+    return { schema: found.schema, merge: { branch, scope, on, spec, absent, ...rows, versionColumn } };
   }
 
   /** Returns the rows, laid out as the columns that they go into. Of malformed values the engine might store a part. */

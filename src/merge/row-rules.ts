@@ -1,0 +1,130 @@
+/**
+ * How a merge takes rows that come twice or late, and what it knows of its source before it may queue. The request says a rule, or else a default of the table does: the entry `lancegate.` and
+ * the name of the rule, in the metadata of its schema, or else in its properties. An empty text is no rule, so a request can do without
+ * a default.
+ */
+import { type FieldPath, formatFieldPath, parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
+import { type DataType, type IpcChunk, type Schema, typeName } from '../arrow/schema/schema.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
+import type { Properties } from '../kernel/ids.ts';
+import { type DistinctKeys, orderedValue, readDistinctKeys, readKeptKeys } from '../keys/key-columns.ts';
+import type { KeyHasher } from '../keys/key-hasher.ts';
+import { readKeyColumn } from '../keys/key-values.ts';
+import { type MergeFlags, type RuleName, type RuleTexts, rowsThatStay, ruleNames } from './merge-command.ts';
+
+export interface RowRules {
+  /** What becomes of a key that a source holds twice: it is refused, or its first, last or newest row stays. */
+  readonly onDuplicate: (typeof rowsThatStay)[number] | 'newest';
+  /** Of rows with one key the one with the greatest value is the newest, and an older one changes nothing. */
+  readonly versionColumn: FieldPath | undefined;
+  /** Those of them that the table said. */
+  readonly defaults: RuleTexts;
+}
+
+/** The rules of a request for a table with these defaults. `InvalidInput` says which text is wrong, and whether it is a default. */
+export function rulesOf(
+  asked: RuleTexts,
+  flags: MergeFlags,
+  properties: Properties,
+  metadata: Schema['metadata'],
+): RowRules {
+  const standing = ruleNames.flatMap((name) => {
+    const text = metadata.get(propertyOf(name)) ?? properties[propertyOf(name)];
+    return asked[name] !== undefined || text === undefined || text === '' ? [] : [[name, text] as const];
+  });
+  const defaults: RuleTexts = Object.fromEntries(standing);
+  const shown = (name: RuleName) => (name in defaults ? `${propertyOf(name)}, a default of the table` : name);
+  return { ...readRules({ ...defaults, ...asked }, flags, shown), defaults };
+}
+
+const propertyOf = (name: RuleName): string => `lancegate.${name}`;
+
+/** `shown` names a rule in a refusal. */
+export function readRules(
+  texts: RuleTexts,
+  flags: MergeFlags,
+  shown: (name: RuleName) => string = (name) => name,
+): Omit<RowRules, 'defaults'> {
+  const asked = texts.on_duplicate || undefined;
+  const onDuplicate = rowsThatStay.find((each) => each === asked);
+  if (asked !== undefined && onDuplicate === undefined)
+    throw invalidInput(`${shown('on_duplicate')}: expected one of ${rowsThatStay.join(', ')}`);
+  if (!texts.version_column) return { onDuplicate: onDuplicate ?? 'refuse', versionColumn: undefined };
+  const versionColumn = parseFieldPath(texts.version_column, shown('version_column'));
+  if (onDuplicate === 'first' || onDuplicate === 'last')
+    throw invalidInput(
+      `${shown('on_duplicate')}: with ${shown('version_column')} the newest row of a key counts, so it is left out or refuse`,
+    );
+  if (flags.whenNotMatchedBySourceDelete !== false)
+    throw invalidInput(
+      `${shown('version_column')}: a merge that deletes by source does not compare versions; send an empty version_column to do without`,
+    );
+  return { onDuplicate: onDuplicate ?? 'newest', versionColumn };
+}
+
+const orderedKinds: readonly DataType['kind'][] = [
+  ...(['int', 'float', 'decimal', 'date', 'time', 'timestamp', 'duration'] as const),
+  ...(['utf8', 'large_utf8', 'binary', 'large_binary', 'fixed_size_binary'] as const),
+];
+
+/** Throws `TableColumnNotFound` where one of them has no such column, and `InvalidInput` for a type whose values have no order. */
+export function requireVersions(
+  { versionColumn: path }: Pick<RowRules, 'versionColumn'>,
+  schemas: Readonly<Record<string, Schema>>,
+): void {
+  if (path === undefined) return;
+  for (const [of, schema] of Object.entries(schemas)) {
+    const field = resolveField(schema, path);
+    if (field === undefined)
+      throw new LancegateError(
+        'TableColumnNotFound',
+        `version_column: the ${of} has no column ${formatFieldPath(path)}, by which rows are newer or older`,
+      );
+    if (!orderedKinds.includes(field.type.kind))
+      throw invalidInput(`version_column: column ${formatFieldPath(path)} of type ${typeName(field)} has no order`);
+  }
+}
+
+/** Rows, and their keys: none is there twice. */
+export interface KeyedRows extends DistinctKeys {
+  readonly chunk: IpcChunk;
+  /** How many rows were passed over because another row of the source has their key. */
+  readonly numDuplicateRows: number;
+}
+
+/** What decides which rows of a source count. */
+export interface Merged {
+  readonly on: readonly FieldPath[];
+  readonly flags: MergeFlags;
+  readonly rules: Pick<RowRules, 'onDuplicate' | 'versionColumn'>;
+}
+
+/**
+ * A key that is there twice is refused, unless a rule says which of its rows stays, or the merge only deletes by source. Then nothing of
+ * the source is written, and only which keys it has counts: joined with a table that has many rows of such a key, each further row would
+ * make the result larger by as many.
+ */
+export async function readSourceKeys(
+  chunk: IpcChunk,
+  { on, flags, rules: { onDuplicate, versionColumn } }: Merged,
+  hasher: KeyHasher,
+): Promise<KeyedRows> {
+  const onlyDeletes = flags.whenMatchedUpdateAll === false && !flags.whenNotMatchedInsertAll;
+  if (onDuplicate === 'refuse' && !onlyDeletes)
+    return { chunk, ...(await readDistinctKeys(chunk, on, hasher)), numDuplicateRows: 0 };
+  const isByVersion = onDuplicate === 'newest' && versionColumn !== undefined;
+  const stays = isByVersion ? newest(chunk, versionColumn) : () => (onDuplicate === 'last' ? 'last' : 'first');
+  const kept = await readKeptKeys(chunk, on, hasher, stays);
+  return { ...kept, numDuplicateRows: chunk.rows - kept.chunk.rows };
+}
+
+/** Of equal versions the later row is the newest. A row without a version is older than all others. */
+function newest(chunk: IpcChunk, versionColumn: FieldPath): (first: number, last: number) => 'first' | 'last' {
+  const versions = readKeyColumn(chunk, versionColumn);
+  return (first, last) => (isOlder(orderedValue(versions, last), orderedValue(versions, first)) ? 'first' : 'last');
+}
+
+export type RowVersion = ReturnType<typeof orderedValue>;
+
+export const isOlder = (some: RowVersion, other: RowVersion): boolean =>
+  other !== undefined && (some === undefined || some < other);
