@@ -176,6 +176,11 @@ export interface Branches {
   listBranches(): Promise<readonly StoredBranch[]>;
   /** `confirm`: awaited directly before, as that of `PruneRequest`. */
   deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void>;
+  readonly branches: {
+    readonly create: Branches['createBranch'];
+    readonly list: Branches['listBranches'];
+    readonly delete: Branches['deleteBranch'];
+  };
 }
 
 /** Commits that the engine makes by itself: in a shadow, which a reader opens as a dataset, and where there can be no shadow. */

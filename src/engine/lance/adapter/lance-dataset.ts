@@ -283,6 +283,14 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
+  get branches(): Dataset['branches'] {
+    return {
+      create: (...given) => this.createBranch(...given),
+      list: () => this.listBranches(),
+      delete: (...given) => this.deleteBranch(...given),
+    };
+  }
+
   get indexes(): IndexReads {
     const readFiles = async (uuid: string, signal: AbortSignal) =>
       this.#storage?.readIndex(uuid, await this.version(), signal);
