@@ -178,7 +178,7 @@ class Recording {
     const { storageSession } = engine;
     await catalog.markOpenForWriting({ tableId: table.id, branch: dev, acknowledgedVersion: 0, storageSession });
     this.#keep('before the branch is made');
-    await dataset.createBranch(dev, { branch: undefined, version: undefined });
+    await dataset.branches.create(dev, { branch: undefined, version: undefined });
     this.#keep('after the branch is made');
     await catalog.closeBranch(table.id, dev);
     this.#acknowledge();
@@ -265,7 +265,7 @@ async function rowsIn(dataset: Dataset): Promise<Rows> {
 
 async function stateOf({ engine }: Parts, table: TableRecord): Promise<State> {
   const main = await engine.open({ location: table.location });
-  const branches = (await main.listBranches()).map(({ name }) => name);
+  const branches = (await main.branches.list()).map(({ name }) => name);
   const ofDev = branches.includes(dev) ? await engine.open({ location: table.location, branch: dev }) : undefined;
   return { main: await rowsIn(main), dev: ofDev && (await rowsIn(ofDev)) };
 }
@@ -287,7 +287,7 @@ function isSame(a: Rows, b: Rows): boolean {
 /** The next merge works and finds the keys that are there. */
 async function requireWorking(parts: Parts, table: TableRecord, random: Random): Promise<void> {
   const main = await parts.engine.open({ location: table.location });
-  const isBranched = (await main.listBranches()).length > 0;
+  const isBranched = (await main.branches.list()).length > 0;
   for (const branch of isBranched ? [undefined, dev] : [undefined]) {
     const dataset: Dataset =
       branch === undefined ? main : await parts.engine.open({ location: table.location, branch });
