@@ -38,8 +38,7 @@ async function commitManifest(
 ): Promise<Committed | 'overtaken'> {
   requireTime([request]);
   if (!(await isAtHead(head))) return 'overtaken';
-  head.note?.([sumOf([])]);
-  const made = await head.dataset.commitManifest(change, limitsOf(request));
+  const made = await head.dataset.commitManifest(change, limitsOf(request), head.note?.([sumOf([])]));
   return made === 'overtaken' ? made : committed(made.version, []);
 }
 
@@ -58,8 +57,7 @@ async function commitSteps(
     if (paired(steps, each).every(([step, totals]) => isOfRows(step) && isNothing(totals))) {
       return unchanged([request], head);
     }
-    head.note?.([sumOf(each)]);
-    const made = await shadow.commit(() => requireTime([request]));
+    const made = await shadow.commit(() => requireTime([request]), head.note?.([sumOf(each)]));
     return made === 'overtaken' ? made : committed(made.version, each);
   } finally {
     shadow.discard();

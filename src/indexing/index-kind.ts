@@ -1,10 +1,11 @@
 /** An index that was built gets into a branch so: its commit takes milliseconds, and may follow commits made meanwhile. */
 import { parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
-import type { BranchHead, HeadCommits, Snapshot } from '../engine/port/dataset.ts';
+import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import { isMade } from '../engine/port/refusal.ts';
 import type { PreparedCommit, Upkeep } from '../engine/port/upkeep.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import type { Properties } from '../kernel/ids.ts';
 import {
   type Committed,
   type Head,
@@ -15,7 +16,7 @@ import {
 } from '../write/write.ts';
 import { requireFree } from './index-names.ts';
 
-export type IndexedBranch = Pick<Snapshot, 'schema'> & BranchHead & Upkeep & Pick<HeadCommits, 'note'>;
+export type IndexedBranch = Pick<Snapshot, 'schema'> & BranchHead & Upkeep;
 
 export interface IndexRequest extends WriteRequest {
   readonly kind: 'index';
@@ -42,19 +43,21 @@ async function commitIndex(request: IndexRequest, head: Head): Promise<Committed
   scope.signal.throwIfAborted();
   await dataset.refresh();
   requireFree((await dataset.layout()).indexes, spec, isReplacing);
-  dataset.note(head.note?.([noRows]));
-  await commitBuilt(request).finally(() => dataset.note(undefined));
+  await commitBuilt(request, head.note?.([noRows]));
   await head.dataset.refresh();
   return { ...unchanged([request], head), version: await head.dataset.version() };
 }
 
 /** Writers that change every fragment in place, time and again, leave nothing of an index that was built beside them. */
-async function commitBuilt({ dataset, spec, prepared, prepareLocked }: IndexRequest): Promise<void> {
-  if (isMade(await prepared.commit())) return;
+async function commitBuilt(
+  { dataset, spec, prepared, prepareLocked }: IndexRequest,
+  properties: Properties | undefined,
+): Promise<void> {
+  if (isMade(await prepared.commit(properties))) return;
   if (resolveField(await dataset.schema(), parseFieldPath(spec.column)) === undefined) throw columnDropped(spec);
   const again = await prepareLocked?.();
   try {
-    if (again === undefined || !isMade(await again.commit())) throw columnChanged(spec);
+    if (again === undefined || !isMade(await again.commit(properties))) throw columnChanged(spec);
   } finally {
     again?.discard();
   }

@@ -64,7 +64,6 @@ class InsertBatch implements WriteBatch {
   async commit(head: Head): Promise<Committed | 'overtaken'> {
     const { mode, staged } = this.#requests[0];
     if (mode === 'append' && this.numRows === 0) return unchanged(this.#requests, head);
-    head.note?.(this.#totals);
     const written = await this.#commitWritten(head, mode, staged);
     const made = written === 'overtaken' || isMade(written) ? written : await this.#commitInShadow(head, mode, staged);
     return made === 'overtaken' ? made : this.#committed(made.version);
@@ -76,14 +75,14 @@ class InsertBatch implements WriteBatch {
 
   async #commitWritten(head: Head, mode: InsertMode, staged: StagedSource | undefined): Promise<Replacing> {
     if (!(await isAtHead(head))) return 'overtaken';
-    const { dataset } = head;
-    if (mode === 'overwrite') return staged === undefined ? { refused: 'not staged' } : dataset.overwriteRows(staged);
-    if (staged !== undefined) return dataset.appendRows(staged);
-    this.#prepared ??= dataset.prepareRows(this.#rows);
-    return dataset.appendRows(this.#prepared);
+    const properties = head.note?.(this.#totals);
+    if (staged !== undefined) return head.dataset.insertRows(staged, mode, properties);
+    if (mode === 'overwrite') return { refused: 'not staged' };
+    this.#prepared ??= head.dataset.prepareRows(this.#rows);
+    return head.dataset.insertRows(this.#prepared, mode, properties);
   }
 
-  async #commitInShadow({ dataset, version }: Head, mode: InsertMode, staged: StagedSource | undefined) {
+  async #commitInShadow({ dataset, version, note }: Head, mode: InsertMode, staged: StagedSource | undefined) {
     const shadow = await dataset.shadow();
     try {
       if (shadow.baseVersion !== version) return 'overtaken';
@@ -93,7 +92,7 @@ class InsertBatch implements WriteBatch {
         const limits = { timeoutMs: longestTime(this.#requests), principal: undefined };
         await shadow.change({ kind: mode, rows: this.numRows }, this.#checkedRows.file, limits);
       }
-      return await shadow.commit(() => requireTime(this.#requests));
+      return await shadow.commit(() => requireTime(this.#requests), note?.(this.#totals));
     } finally {
       shadow.discard();
     }

@@ -12,6 +12,7 @@ import { FileStream, rowsOfFile } from '../arrow/stream/file-stream.ts';
 import type { BranchHead, EngineWrites, Snapshot, VersionFaults } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import type { RowQueries } from '../engine/port/query-spec.ts';
+import type { Upkeep } from '../engine/port/upkeep.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
 import { ArrowStreamBytes } from '../rows/answers/arrow-stream-bytes.ts';
@@ -201,7 +202,7 @@ class Reader {
 }
 
 /** What an order needs of its dataset. */
-type KeptDataset = Snapshot & BranchHead & EngineWrites & RowQueries & VersionFaults;
+type KeptDataset = Snapshot & BranchHead & EngineWrites & Pick<Upkeep, 'compact'> & RowQueries & VersionFaults;
 
 /**
  * A reader keeps datasets open from one order to the next, which makes a count of 6 ms instead of 8. The least recently used is

@@ -45,8 +45,7 @@ export class OpenDatasets {
   async #latest(location: Location, branch: BranchName | undefined, purpose: 'to read' | 'to write'): Promise<Dataset> {
     const { entry, dataset, isKept } = await this.#find(location, branch);
     if (!isKept) return dataset;
-    await dataset.refresh(purpose);
-    if (!dataset.isReplaced) return dataset;
+    if ((await dataset.refresh(purpose)) !== 'replaced') return dataset;
     this.#drop(keyOf(location, branch), entry);
     return this.#latest(location, branch, purpose);
   }

@@ -5,7 +5,7 @@ import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { CreationCatalog, TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
 import type { TableColumns } from '../engine/port/column-view.ts';
-import type { Branches, BranchHead, History, Snapshot } from '../engine/port/dataset.ts';
+import type { Branched, BranchHead, History, Snapshot } from '../engine/port/dataset.ts';
 import type { BranchRecovery, Datasets, Locations } from '../engine/port/engine.ts';
 import type { Indexed } from '../engine/port/indexes.ts';
 import type { Tagged } from '../engine/port/stored-tags.ts';
@@ -125,7 +125,7 @@ export class TableAccess {
   latest(
     record: TableRecord,
     branch: BranchName | undefined,
-  ): Promise<Snapshot & BranchHead & History & Branches & Tagged> {
+  ): Promise<Snapshot & BranchHead & History & Branched & Tagged> {
     return this.readFilesOf(record, () => this.#datasets.latest(record.location, branch));
   }
 

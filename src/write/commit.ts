@@ -13,7 +13,7 @@ import { keyedAnswer } from '../idempotency/idempotency.ts';
 import { notedOutcomes, outcomeOf } from '../idempotency/noted-outcomes.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { isOutcomeUnknown, LancegateError } from '../kernel/errors.ts';
-import { type Properties, showTable } from '../kernel/ids.ts';
+import { showTable } from '../kernel/ids.ts';
 import { paired } from '../kernel/paired.ts';
 import { isSome, mapSome, type Some } from '../kernel/some.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
@@ -33,7 +33,6 @@ import {
   type WriteCounts,
   type WriteKinds,
   type WriteRequest,
-  type WriteTotals,
 } from './write.ts';
 
 /** A write that is to be committed, and how it is answered. */
@@ -195,8 +194,9 @@ export class Committer {
         keyed === undefined ? [] : [{ ...keyed, tableId, ref, branch, baseVersion: head.version }],
       );
       if (intents.length > 0) await this.#deps.catalog.recordIntents(intents);
-      const outcome = await this.#noting(requests, head, attempt, (noting) =>
-        this.#deps.metrics.writeStage('engine', () => batch.commit(noting)),
+      const note = noteOf(requests, attempt);
+      const outcome = await this.#deps.metrics.writeStage('engine', () =>
+        batch.commit(note ? { ...head, note } : head),
       );
       if (outcome === 'overtaken' || outcome.version !== head.version) return outcome;
       return (await isBehind(head)) ? 'overtaken' : outcome;
@@ -205,29 +205,6 @@ export class Committer {
         return 'overtaken';
       if (isOutcomeUnknown(error)) this.#deps.recoveryMarks.doubt(requests[0].table.id, requests[0].branch);
       throw error;
-    }
-  }
-
-  /** The commit says what it does for keyed requests, so that their answers can be given although nothing else recorded them. */
-  async #noting<Result>(
-    requests: readonly WriteRequest[],
-    head: Head,
-    numAttempts: number,
-    commit: (head: Head) => Promise<Result>,
-  ): Promise<Result> {
-    if (requests.every(({ keyed }) => keyed === undefined)) return commit(head);
-    const note = (each: readonly WriteTotals[]): Properties => {
-      const outcomes = paired(requests, each).flatMap(([{ keyed, transactionId, operation }, totals]) =>
-        keyed === undefined ? [] : { attempt: keyed.attempt, transactionId, operation, numAttempts, totals },
-      );
-      const properties = notedOutcomes(outcomes);
-      head.dataset.note(properties);
-      return properties;
-    };
-    try {
-      return await commit({ ...head, note });
-    } finally {
-      head.dataset.note(undefined);
     }
   }
 
@@ -332,6 +309,17 @@ interface CountsOfBatch {
   /** The counts of each write, in the order of the writes. */
   readonly each: readonly WriteCounts[];
   readonly by: Counted['by'];
+}
+
+/** The commit says what it does for keyed requests, so that their answers can be given although nothing else recorded them. */
+function noteOf(requests: readonly WriteRequest[], numAttempts: number): Head['note'] {
+  if (requests.every(({ keyed }) => keyed === undefined)) return undefined;
+  return (each) => {
+    const outcomes = paired(requests, each).flatMap(([{ keyed, transactionId, operation }, totals]) =>
+      keyed === undefined ? [] : { attempt: keyed.attempt, transactionId, operation, numAttempts, totals },
+    );
+    return notedOutcomes(outcomes);
+  };
 }
 
 const transactionOf = (

@@ -61,8 +61,8 @@ export interface Head {
   readonly branch: BranchName | undefined;
   readonly version: number;
   /**
-   * To be called before the commit where it is known by then what each write does: a retry after a crash gets that answer. Returns what
-   * the transaction says, for a commit by `replaceRows`; the others of the dataset say it by themselves.
+   * To be called before the commit where it is known by then what each write does: a retry after a crash gets that answer. Returns the
+   * properties of the commit, which its transaction says.
    */
   readonly note?: (each: readonly WriteTotals[]) => Properties;
   /** How a commit by `replaceRows` takes its turn; undefined where none is prepared to follow this one. */

@@ -31,8 +31,8 @@ test('one SAS token of Azure lets in the service and the engine', {
   t.after(() => engine.close());
   const rows = ipcFile(tableFromArrays({ id: [1, 2] }));
   const dataset = await createDataset(engine, 't.lance' as Location, rows, {});
-  await dataset.createBranch('made-by-the-engine' as BranchName, { branch: undefined, version: undefined });
-  assert.deepEqual([await dataset.countRows(), (await dataset.listBranches()).length], [2, 1]);
+  await dataset.branches.create('made-by-the-engine' as BranchName, { branch: undefined, version: undefined });
+  assert.deepEqual([await dataset.countRows(), (await dataset.branches.list()).length], [2, 1]);
 });
 
 test('the engine reads by an abfss URI what the service commits there', {
@@ -43,6 +43,6 @@ test('the engine reads by an abfss URI what the service commits there', {
   t.after(() => engine.close());
   const rows = ipcFile(tableFromArrays({ id: [1, 2] }));
   const dataset = await createDataset(engine, 't.lance' as Location, rows, {});
-  await dataset.createBranch('made-by-the-engine' as BranchName, { branch: undefined, version: undefined });
-  assert.deepEqual([await dataset.countRows(), (await dataset.listBranches()).length], [2, 1]);
+  await dataset.branches.create('made-by-the-engine' as BranchName, { branch: undefined, version: undefined });
+  assert.deepEqual([await dataset.countRows(), (await dataset.branches.list()).length], [2, 1]);
 });

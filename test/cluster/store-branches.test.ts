@@ -46,14 +46,14 @@ async function branchesOn(start: StoreUnderTest['start'] | undefined): Promise<v
     };
     const dataset = await createDataset(await newEngine(proxy.storageOptions), location, ipcFile(rows(1, 2, 3)), {});
     await createIndex(dataset, 'id');
-    await dataset.createBranch(parent, { branch: undefined, version: undefined });
+    await dataset.branches.create(parent, { branch: undefined, version: undefined });
     return { proxy, root, storageOptions, newEngine, dataset };
   };
 
   const recovery = (engine: LanceEngine) =>
     engine.recover({ location, branch, acknowledgedVersion: 0, storageSession: engine.storageSession });
   const branchesIn = async (engine: LanceEngine) =>
-    (await (await engine.open({ location })).listBranches()).map(({ name }) => name).toSorted();
+    (await (await engine.open({ location })).branches.list()).map(({ name }) => name).toSorted();
   const foundByIndex = async (engine: LanceEngine): Promise<number> =>
     (await engine.open({ location, branch })).countRows(ownSql('id = 2'));
 
@@ -69,7 +69,7 @@ async function branchesOn(start: StoreUnderTest['start'] | undefined): Promise<v
       if (fault !== undefined) reached.resolve();
       return fault;
     };
-    const made = dataset.createBranch(branch, fromParent);
+    const made = dataset.branches.create(branch, fromParent);
     await reached.promise;
     return { made, wake: woken.resolve };
   };
@@ -108,7 +108,7 @@ async function branchesOn(start: StoreUnderTest['start'] | undefined): Promise<v
     const next = await on.newEngine();
     assert.deepEqual((await recovery(next)).kept, []);
     assert.deepEqual(await branchesIn(next), [parent]);
-    await (await next.open({ location })).createBranch(branch, fromParent);
+    await (await next.open({ location })).branches.create(branch, fromParent);
     wake();
     await assert.rejects(made, { kind: 'TableBranchAlreadyExists' });
     assert.deepEqual([await branchesIn(next), await foundByIndex(next)], [[parent, branch], 1]);
@@ -127,12 +127,12 @@ async function branchesOn(start: StoreUnderTest['start'] | undefined): Promise<v
   test('is left by a process that cannot place its indexes, which says so, only if another one owns the table by then (P1, P6)', async (t) => {
     const { proxy, newEngine, dataset } = await opened(t);
     proxy.faults = (asked) => (isPlacing(asked) ? { kind: 'error before' } : undefined);
-    await assert.rejects(dataset.createBranch(branch, fromParent), { kind: 'StorageUnavailable' });
+    await assert.rejects(dataset.branches.create(branch, fromParent), { kind: 'StorageUnavailable' });
     const other = await newEngine();
     assert.deepEqual(await branchesIn(other), [parent]);
     const moved = new LancegateError('WriterMoved', 'another replica owns the table');
     await assert.rejects(
-      dataset.createBranch(branch, fromParent, () => Promise.reject(moved)),
+      dataset.branches.create(branch, fromParent, () => Promise.reject(moved)),
       moved,
     );
     assert.deepEqual(await branchesIn(other), [parent, branch]);
@@ -147,7 +147,7 @@ async function branchesOn(start: StoreUnderTest['start'] | undefined): Promise<v
       return undefined;
     };
     await assert.rejects(
-      dataset.createBranch(branch, fromParent, () => Promise.reject(moved)),
+      dataset.branches.create(branch, fromParent, () => Promise.reject(moved)),
       moved,
     );
     assert.equal(placed, 0);

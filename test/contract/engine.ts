@@ -127,7 +127,7 @@ export function engineContract(
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
       await mergeInto(dataset, upsert, ipcFile(table(2)));
-      await dataset.createBranch(dev, { branch: undefined, version: undefined });
+      await dataset.branches.create(dev, { branch: undefined, version: undefined });
       const branch = await engine.open({ location: at, branch: dev });
       await mergeInto(branch, upsert, ipcFile(table(3)));
       const matched = await branch.version();
@@ -248,20 +248,20 @@ export function engineContract(
       const { engine } = await open(t);
       const at = place();
       const dataset = await createDataset(engine, at, ipcFile(table(1)), {});
-      await dataset.createBranch(dev, { branch: main, version: undefined });
+      await dataset.branches.create(dev, { branch: main, version: undefined });
       const branch = await engine.open({ location: at, branch: dev });
       await mergeInto(branch, upsert, ipcFile(table(2)));
       assert.deepEqual(await idsOf(branch), [1, 2]);
       await dataset.refresh();
       assert.deepEqual(await idsOf(dataset), [1]);
-      const [listed] = await dataset.listBranches();
+      const [listed] = await dataset.branches.list();
       assert.deepEqual(
         { name: listed?.name, parentBranch: listed?.parentBranch, parentVersion: listed?.parentVersion },
         { name: 'dev', parentBranch: undefined, parentVersion: 1 },
       );
       assert.ok(Math.abs((listed?.createdAtSeconds ?? 0) - Date.now() / 1000) < 3600);
-      await dataset.deleteBranch(dev);
-      assert.deepEqual(await dataset.listBranches(), []);
+      await dataset.branches.delete(dev);
+      assert.deepEqual(await dataset.branches.list(), []);
     });
 
     test('scratch datasets live until they are discarded', async (t) => {
@@ -277,7 +277,7 @@ export function engineContract(
       const location = place();
       const dataset = await createDataset(engine, location, ipcFile(table(1)), {});
       await appendTo(dataset, ipcFile(table(2)));
-      await dataset.createBranch(dev, { branch: main, version: 1 });
+      await dataset.branches.create(dev, { branch: main, version: 1 });
       await appendTo(dataset, ipcFile(table(3)));
       const numbers = async (
         of: Dataset,

@@ -54,16 +54,16 @@ export function madeAgainContract(name: string, storageOf: (t: TestContext) => S
         const storage = storageOf(t);
         const [owner, other] = [await opened(t, storage), await opened(t, storage)];
         const main = await createDataset(owner, location, rows(1, 2, 3), {});
-        await main.createBranch(branch, fromMain);
+        await main.branches.create(branch, fromMain);
         const old = await owner.open({ location, branch });
         for (const id of [10, 11, 12]) await upsert(old, id);
         const datasets = new OpenDatasets(other, 10);
         const seen = await datasets.latest(location, branch);
         assert.equal(await seen.countRows(), 6);
 
-        await main.deleteBranch(branch);
+        await main.branches.delete(branch);
         await upsert(main, 4);
-        await main.createBranch(branch, fromMain);
+        await main.branches.create(branch, fromMain);
         const made = await owner.open({ location, branch });
         for (let id = 20; id < 20 + commits; id++) await upsert(made, id);
 

@@ -89,7 +89,7 @@ describe('the rows that a commit took away and brought', () => {
     const stage = new Stage(t);
     const main = await createDataset(stage.engine, location, ipcFile(table(range(0, 100))), {});
     await mergeInto(main, upsert, ipcFile(table([1, 2])));
-    await main.createBranch(dev, { branch: undefined, version: undefined });
+    await main.branches.create(dev, { branch: undefined, version: undefined });
     const branch = await stage.engine.open({ location, branch: dev });
     await mergeInto(branch, upsert, ipcFile(table([2, 3, 500])));
     assert.deepEqual(await stage.assertChangedRows(branch, dev), { removed: 2, added: 3 });

@@ -287,7 +287,7 @@ describe('chosen fragments are compacted (P8)', () => {
   test('of a branch leaves the table alone', async (t) => {
     const { engine, dataset } = await grownTable(t);
     const branch = 'a/b' as BranchName;
-    await dataset.createBranch(branch, { branch: undefined, version: undefined });
+    await dataset.branches.create(branch, { branch: undefined, version: undefined });
     const onBranch = await engine.open({ location, branch });
     await appendTo(onBranch, keyed(2_000, 10, 'branch'));
     const before = await contentOf(onBranch);

@@ -263,7 +263,7 @@ describe('a sync', () => {
     const dataset = await createDataset(engine, at, table(1), {});
     await dataset.sync();
     sync.take();
-    await dataset.createBranch('a/b' as BranchName, { branch: undefined, version: undefined });
+    await dataset.branches.create('a/b' as BranchName, { branch: undefined, version: undefined });
     const { files, folders } = sync.take();
     const record = join(path, '_refs', 'branches', 'a%2Fb.json');
     assert.ok(existsSync(record) && files.includes(record));
@@ -412,7 +412,7 @@ describe('recovery', () => {
     const { engine, path } = await threeVersions(t);
     const dataset = await opened(engine);
     for (const name of ['a', 'a/b', 'é/東京']) {
-      await dataset.createBranch(name as BranchName, { branch: undefined, version: undefined });
+      await dataset.branches.create(name as BranchName, { branch: undefined, version: undefined });
     }
     rmSync(join(path, '_refs', 'branches', 'a.json'));
     const made = (branch: string) =>
@@ -423,8 +423,8 @@ describe('recovery', () => {
     assert.equal((await made('a')).removed.length, 1);
     assert.deepEqual((await made('a/b')).kept, [3]);
     assert.deepEqual((await made('é/東京')).kept, [3]);
-    assert.deepEqual((await dataset.listBranches()).map(({ name }) => name).sort(), ['a/b', 'é/東京']);
-    await dataset.createBranch('a' as BranchName, { branch: undefined, version: undefined });
+    assert.deepEqual((await dataset.branches.list()).map(({ name }) => name).sort(), ['a/b', 'é/東京']);
+    await dataset.branches.create('a' as BranchName, { branch: undefined, version: undefined });
     assert.equal(await (await engine.open({ location: at, branch: 'a' as BranchName })).countRows(), 3);
     assert.equal(await (await engine.open({ location: at, branch: 'a/b' as BranchName })).countRows(), 3);
   });

@@ -147,23 +147,23 @@ describe("the engine's errors arrive in our words, with what the caller needs an
     ],
     [
       'a bad branch name',
-      () => dataset.createBranch('a..b' as BranchName, { branch: undefined, version: undefined }),
+      () => dataset.branches.create('a..b' as BranchName, { branch: undefined, version: undefined }),
       'InvalidInput',
       /branch name/,
     ],
     [
       'a branch of an unknown branch',
-      () => dataset.createBranch('b' as BranchName, { branch: 'zz' as BranchName, version: undefined }),
+      () => dataset.branches.create('b' as BranchName, { branch: 'zz' as BranchName, version: undefined }),
       'TableBranchNotFound',
       /branch/,
     ],
     [
       'a branch of an unknown version',
-      () => dataset.createBranch('b' as BranchName, { branch: undefined, version: 99 }),
+      () => dataset.branches.create('b' as BranchName, { branch: undefined, version: 99 }),
       'TableVersionNotFound',
       /version/,
     ],
-    ['deleting an unknown branch', () => dataset.deleteBranch('zz' as BranchName), 'TableBranchNotFound', /branch/],
+    ['deleting an unknown branch', () => dataset.branches.delete('zz' as BranchName), 'TableBranchNotFound', /branch/],
   ];
   for (const [what, run, kind, message] of cases) {
     test(`${what}: ${kind}`, async () => {

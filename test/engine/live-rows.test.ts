@@ -273,7 +273,7 @@ describe('which addresses have rows is known, version after version (P2)', () =>
   test('of a branch, whose older files are those of main', async (t) => {
     const main = await advanced(t, 20);
     await main.merge([3, 4, 20], 'merged');
-    await main.dataset.createBranch(dev, { branch: undefined, version: undefined });
+    await main.dataset.branches.create(dev, { branch: undefined, version: undefined });
     const dataset = await main.engine.open({ location, branch: dev });
     t.after(() => dataset.close());
     const branch = new TrackedTable(main.folder, main.engine, dataset, dev);

@@ -173,7 +173,7 @@ describe('removing old versions without room to write (P8)', () => {
   test('keeps what is younger, what is acknowledged, what a tag names, and what a branch starts from', async (t) => {
     const { folder, dataset } = await oldTable(t);
     await (await (await (await connect(folder)).openTable('t')).tags()).create('mine', 4);
-    await dataset.createBranch(branch, { branch: undefined, version: 6 });
+    await dataset.branches.create(branch, { branch: undefined, version: 6 });
     const before = await readAll(folder);
     const facts = await dataset.versionPage(allVersions);
     assert.deepEqual(await dataset.prune({ supersededBeforeMs: facts[0]!.committedAtMs, keptFromVersion: 10 }), {
@@ -190,7 +190,7 @@ describe('removing old versions without room to write (P8)', () => {
 
   test('of a branch leaves its parent alone, whose files it reads', async (t) => {
     const { folder, datasetPath, dataset } = await oldTable(t);
-    await dataset.createBranch(branch, { branch: undefined, version: undefined });
+    await dataset.branches.create(branch, { branch: undefined, version: undefined });
     const onBranch = await engineIn(folder).open({ location, branch });
     t.after(() => onBranch.close());
     for (let i = 0; i < 4; i++) await mergeInto(onBranch, upsertOn('id'), rows(i, 30));
@@ -207,12 +207,12 @@ describe('removing old versions without room to write (P8)', () => {
   test('leaves what a branch of a branch reads, whose parents stay while it is there', async (t) => {
     const { folder, dataset } = await oldTable(t);
     const child = 'c' as BranchName;
-    await dataset.createBranch(branch, { branch: undefined, version: 6 });
+    await dataset.branches.create(branch, { branch: undefined, version: 6 });
     const onBranch = await engineIn(folder).open({ location, branch });
     t.after(() => onBranch.close());
     await mergeInto(onBranch, upsertOn('id'), rows(1_000, 5));
-    await dataset.createBranch(child, { branch, version: undefined });
-    await assert.rejects(dataset.deleteBranch(branch), /other branches that start from it/);
+    await dataset.branches.create(child, { branch, version: undefined });
+    await assert.rejects(dataset.branches.delete(branch), /other branches that start from it/);
     await mergeInto(onBranch, upsertOn('id'), rows(0, 200));
     for (const each of [dataset, onBranch]) {
       await each.prune({ supersededBeforeMs: future, keptFromVersion: await each.version() });
@@ -231,7 +231,7 @@ describe('removing old versions without room to write (P8)', () => {
 
   test('removes what no manifest names once it is older than any commit, and nothing else', async (t) => {
     const { folder, datasetPath, dataset } = await oldTable(t);
-    await dataset.createBranch(branch, { branch: undefined, version: 6 });
+    await dataset.branches.create(branch, { branch: undefined, version: 6 });
     const orphans = [
       'data/00000000-0000-4000-8000-000000000000.lance',
       '_deletions/0-3-77.arrow',
@@ -268,7 +268,7 @@ describe('removing old versions without room to write (P8)', () => {
   for (const [what, made] of Object.entries(unreadable)) {
     test(`removes nothing while a manifest ${what}`, async (t) => {
       const { datasetPath, dataset } = await oldTable(t);
-      await dataset.createBranch(branch, { branch: undefined, version: 6 });
+      await dataset.branches.create(branch, { branch: undefined, version: 6 });
       const path = readManifest(join(datasetPath, '_versions'), 3)?.path ?? '';
       writeFileSync(path, made(readFileSync(path)));
       const before = filesIn(datasetPath);

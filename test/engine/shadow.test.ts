@@ -173,7 +173,7 @@ describe('what the engine does in a shadow', () => {
   test('goes to its branch and not to main', async (t) => {
     const { engine, dataset } = await tableOf(t);
     const name = 'feature/x' as BranchName;
-    await dataset.createBranch(name, { branch: undefined, version: undefined });
+    await dataset.branches.create(name, { branch: undefined, version: undefined });
     const main = await contentOf(dataset);
     const branch = await reopened(engine, name);
     for (const text of ['once', 'twice']) {

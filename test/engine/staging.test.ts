@@ -106,7 +106,7 @@ test('an overwrite by staged rows shows its own columns at once', async (t) => {
   assert.deepEqual(await namesOf(), ['id']);
   const source = dataset.stageSource(undefined) ?? assert.fail('nothing can be staged');
   await source.append(ipcFile(new Table({ other: vectorFromArray(new Int32Array(3)) })));
-  assert.deepEqual(await dataset.overwriteRows(source), { version: 2, fragments: [] });
+  assert.deepEqual(await dataset.insertRows(source, 'overwrite'), { version: 2, fragments: [] });
   source.discard();
   assert.deepEqual([await namesOf(), await dataset.countRows()], [['other'], 3]);
 });

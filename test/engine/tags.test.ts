@@ -42,7 +42,7 @@ async function taggable(t: TestContext, fail: (path: string) => boolean = () => 
   const dataset = await createDataset(engine, location, rows(1), {});
   t.after(() => dataset.close());
   for (const id of [2, 3]) await mergeInto(dataset, upsertOn('id'), rows(id));
-  await dataset.createBranch(dev, { branch: undefined, version: 2 });
+  await dataset.branches.create(dev, { branch: undefined, version: 2 });
   const native = async () => (await connect(folder)).openTable('t');
   const tagFolder = join(folder, 't.lance', '_refs', 'tags');
   return { folder, dataset, native, tagFolder, synced };

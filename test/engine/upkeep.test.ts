@@ -52,7 +52,7 @@ async function grownTable(t: TestContext): Promise<GrownTable> {
 describe('the engine compacts a branch that nothing else can (P8)', () => {
   test('and brings indexes up to date, but removes no version', async (t) => {
     const { dataset, outside } = await grownTable(t);
-    assert.equal((await dataset.optimize()).removedFragments, 2);
+    assert.equal((await dataset.compact({ isToRead: false })).removedFragments, 2);
     const table = await outside();
     assert.equal((await table.indexStats('id_idx'))?.numUnindexedRows, 0);
     assert.equal((await table.listVersions())[0]?.version, 1);
@@ -115,7 +115,7 @@ describe('an index is built in a shadow (P8)', () => {
   test('of a branch, and readers of the branch and of main use theirs', async (t) => {
     const { engine, dataset, outside } = await grownTable(t);
     const branch = 'dev' as BranchName;
-    await dataset.createBranch(branch, { branch: undefined, version: undefined });
+    await dataset.branches.create(branch, { branch: undefined, version: undefined });
     const onBranch = await engine.open({ location, branch });
     await appendTo(onBranch, rows(2_000, 10));
     await createIndex(onBranch, 'id');

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { BranchName } from '#src/kernel/ids.ts';
+import { replacing } from '#test/fixtures/replacing.ts';
 import { watchedTable } from './watched-table.ts';
 
 const gone = {
@@ -13,14 +14,16 @@ const gone = {
 };
 
 test('maintenance by hand leaves out a branch that is deleted while it looks after the others', async (t) => {
-  const replaced = (opened: Dataset) => ({ listBranches: async () => [gone, ...(await opened.listBranches())] });
+  const replaced = ({ branches }: Dataset) => ({
+    branches: replacing(branches, { list: async () => [gone, ...(await branches.list())] }),
+  });
   const { scheduler, target, dataset, commit } = await watchedTable(t, {
     ids: [0],
     indexFromRows: 1_000_000,
     replaced,
   });
   t.after(() => scheduler.close());
-  await dataset.createBranch('stays' as BranchName, { branch: undefined, version: undefined });
+  await dataset.branches.create('stays' as BranchName, { branch: undefined, version: undefined });
   await commit();
   const reports = await scheduler.maintainByHand(target);
   assert.deepEqual(

@@ -39,6 +39,6 @@ test('an index without space says no such thing once rows are compacted', async 
 test('a branch without space says no such thing once another one is compacted', async (t) => {
   let prunings = 0;
   const { dataset, run } = await maintained(t, () => ({ prune: () => (++prunings > 1 ? full() : pruned(0)()) }));
-  await dataset.createBranch('other' as BranchName, { branch: undefined, version: undefined });
+  await dataset.branches.create('other' as BranchName, { branch: undefined, version: undefined });
   await assert.rejects(run(), { kind: 'Internal' });
 });

@@ -359,9 +359,9 @@ export class Stage {
       select: (...args) => this.#selectAddresses(dataset, args, interruptions),
       take: (...args) => this.#takeAddresses(dataset, args, interruptions),
       replaceRows: (...args) => this.#replaceRows(dataset, args, interruptions),
-      appendRows: async (rows) => {
+      insertRows: async (...args) => {
         await interruptions.merge?.();
-        return dataset.appendRows(rows);
+        return dataset.insertRows(...args);
       },
       close: () => {
         this.#readers -= 1;

@@ -39,7 +39,7 @@ test('a branch that cannot be examined now is not taken over without a fence (P6
 test('a replica that lost the table while it waited deletes no branch, which the next owner may have made (P3)', async (t) => {
   const { ref, catalog, engine, dataset } = await publishTable(t, new Table({ id: vectorFromArray([1], new Int32()) }));
   const name = 'b' as BranchName;
-  await dataset.createBranch(name, { branch: undefined, version: undefined });
+  await dataset.branches.create(name, { branch: undefined, version: undefined });
   const datasets = new OpenDatasets(engine, 10);
   const access = new TableAccess(catalog, engine, datasets, (read) => read());
   const remove = (confirm: () => Promise<void>) =>
@@ -53,7 +53,7 @@ test('a replica that lost the table while it waited deletes no branch, which the
     remove(() => Promise.reject(new LancegateError('WriterMoved', 'moved'))),
     { kind: 'WriterMoved' },
   );
-  assert.equal((await dataset.listBranches()).length, 1);
+  assert.equal((await dataset.branches.list()).length, 1);
   await remove(async () => undefined);
-  assert.deepEqual(await dataset.listBranches(), []);
+  assert.deepEqual(await dataset.branches.list(), []);
 });

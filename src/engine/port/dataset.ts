@@ -2,7 +2,7 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
-import type { BranchName } from '../../kernel/ids.ts';
+import type { BranchName, Properties } from '../../kernel/ids.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
 import type { ChangeStep, ManifestChange } from './change.ts';
 import type { ChangeLimits } from './change-limits.ts';
@@ -11,7 +11,7 @@ import type { IndexSpec } from './index-spec.ts';
 import type { Indexed } from './indexes.ts';
 import type { MergeCounts } from './merge-spec.ts';
 import type { RowQueries } from './query-spec.ts';
-import type { CompactionResult, CompactionSpec, ToTry } from './reader-work.ts';
+import type { ToTry } from './reader-work.ts';
 import type {
   LiveRows,
   NewRows,
@@ -90,13 +90,12 @@ export interface VersionFaults {
 
 /** The newest version of a branch. */
 export interface BranchHead {
-  /** Whether the last refresh found another table or branch in its place, which has to be opened anew: this one stays as it was. */
-  readonly isReplaced: boolean;
   /**
    * Moves to the newest version. `to write`: what is kept of the branch may do, since the commit fails where it is not the newest; then
-   * the next refresh looks. On a file system both look.
+   * the next refresh looks. On a file system both look. `replaced`: another table or branch is in its place, which has to be opened
+   * anew; this one stays as it was.
    */
-  refresh(purpose?: 'to read' | 'to write'): Promise<void>;
+  refresh(purpose?: 'to read' | 'to write'): Promise<'replaced' | undefined>;
   /**
    * Resolves once this version would survive a power cut (P3), and with it those after `after`, the newest that is known to be
    * durable; by default, those since the last call or since the dataset was opened. To be called after a commit and before it
@@ -106,7 +105,10 @@ export interface BranchHead {
   sync(after?: number): Promise<void>;
 }
 
-/** The commits that follow the newest version of a branch: by row address, or in a shadow. */
+/**
+ * The commits that follow the newest version of a branch: by row address, or in a shadow. `properties` are what the transaction says
+ * besides, for `transactionOf`; those that the engine makes do not say it.
+ */
 export interface HeadCommits {
   /**
    * For changes by the engine, at this version. Without the branch's lock from then on until `commit`, that may be `overtaken`.
@@ -127,25 +129,29 @@ export interface HeadCommits {
     options?: ReplaceOptions,
   ): Promise<Replacing>;
   /**
-   * For `appendRows` or `overwriteRows` of any number of rows. `columns`: a file without rows, whose columns the rows get as the
-   * engine fits them. Nothing is written before the first `append`. undefined where there can be none.
+   * For `insertRows` of any number of rows. `columns`: a file without rows, whose columns the rows get as the engine fits them.
+   * Nothing is written before the first `append`. undefined where there can be none.
    */
   stageSource(columns: IpcFile | undefined): StagedSource | undefined;
-  /** Commits one version with these rows and all that the head has, as `replaceRows`. No key is looked at. */
-  appendRows(rows: PreparedRows | StagedSource): Promise<Replacing>;
-  /** Commits one version that has these rows and these columns only, as `replaceRows`. Its indexes are gone. */
-  overwriteRows(source: StagedSource): Promise<Replacing>;
+  /**
+   * Commits one version with these rows and all that the head has, as `replaceRows`. No key is looked at. `overwrite`, of a staged source:
+   * the version has these rows and these columns only, and no index.
+   */
+  insertRows(
+    rows: PreparedRows | StagedSource,
+    mode: 'append' | 'overwrite',
+    properties?: Properties,
+  ): Promise<Replacing>;
   /**
    * Commits one version. `overtaken`: another program has committed since the dataset was refreshed, and nothing is written.
    * `TableVersionNotFound` where there is no version to restore; `Unsupported` where neither this service nor the engine can
    * make the change.
    */
-  commitManifest(change: ManifestChange, limits?: ChangeLimits): Promise<{ readonly version: number } | 'overtaken'>;
-  /**
-   * What the transactions of this dataset's next commits say besides, for `transactionOf`; nothing after undefined. Commits that the
-   * engine makes do not say it, and `replaceRows` is told by itself.
-   */
-  note(properties: Readonly<Record<string, string>> | undefined): void;
+  commitManifest(
+    change: ManifestChange,
+    limits?: ChangeLimits,
+    properties?: Properties,
+  ): Promise<{ readonly version: number } | 'overtaken'>;
 }
 
 /** What earlier commits did, and left. */
@@ -165,22 +171,21 @@ export interface History {
   isWhole(version: number): Promise<boolean>;
 }
 
-/** The branches of a dataset. */
+/** The branches of a dataset, the same by whichever of them. */
 export interface Branches {
-  /** `confirm`: as that of `deleteBranch`, for what is left of a branch that could not be made. */
-  createBranch(
+  /** `confirm`: as that of `delete`, for what is left of a branch that could not be made. */
+  create(
     name: BranchName,
     from: { branch: BranchName | undefined; version: number | undefined },
     confirm?: () => Promise<void>,
   ): Promise<void>;
-  listBranches(): Promise<readonly StoredBranch[]>;
+  list(): Promise<readonly StoredBranch[]>;
   /** `confirm`: awaited directly before, as that of `PruneRequest`. */
-  deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void>;
-  readonly branches: {
-    readonly create: Branches['createBranch'];
-    readonly list: Branches['listBranches'];
-    readonly delete: Branches['deleteBranch'];
-  };
+  delete(name: BranchName, confirm?: () => Promise<void>): Promise<void>;
+}
+
+export interface Branched {
+  readonly branches: Branches;
 }
 
 /** Commits that the engine makes by itself: in a shadow, which a reader opens as a dataset, and where there can be no shadow. */
@@ -192,8 +197,6 @@ export interface EngineWrites {
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeCounts>;
   /** Builds an index in place of the one of this name, and commits it. */
   buildIndex(spec: IndexSpec): Promise<void>;
-  /** Writes small fragments, and those with many deleted rows, anew, and commits that if there are any. */
-  compact(spec: CompactionSpec): Promise<CompactionResult>;
 }
 
 /**
@@ -208,7 +211,7 @@ export interface Dataset
     HeadCommits,
     History,
     Upkeep,
-    Branches,
+    Branched,
     Tagged,
     Indexed,
     EngineWrites {}

@@ -86,6 +86,6 @@ export interface CompactionOrder extends Omit<IndexBuild, 'spec' | 'principal'> 
 export interface Builds {
   /** With the contract of `EngineWrites.buildIndex`. Settles only when the process has answered or ended. Rejects with the reason of the signal. */
   build(build: IndexBuild): Promise<void>;
-  /** As `build`, with the contract of `EngineWrites.compact`. */
+  /** As `build`, with the contract of `Upkeep.compact`. */
   compact(compaction: CompactionOrder): Promise<CompactionResult>;
 }

@@ -1,5 +1,6 @@
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { Properties } from '../../kernel/ids.ts';
 import type { ChangeStep } from './change.ts';
 import type { ChangeLimits } from './change-limits.ts';
 import type { ColumnView, TableColumns } from './column-view.ts';
@@ -37,9 +38,9 @@ export interface Shadow extends ShadowRows {
   /**
    * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
    * written, and the work is to be done again in a new shadow. `requireTime` throws where the time for it is over; it is not
-   * asked where the steps are committed already.
+   * asked where the steps are committed already. `properties`: see `HeadCommits`.
    */
-  commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'>;
+  commit(requireTime?: () => void, properties?: Properties): Promise<{ readonly version: number } | 'overtaken'>;
   /** Harmless when repeated, and after `commit`. */
   discard(): void;
 }

@@ -1,6 +1,7 @@
 /** Maintenance of a branch: the facts that decide what pays, and the work itself. */
+import type { Properties } from '../../kernel/ids.ts';
 import type { IndexSpec } from './index-spec.ts';
-import type { CompactionResult, IndexBuildScope } from './reader-work.ts';
+import type { CompactionResult, CompactionSpec, IndexBuildScope } from './reader-work.ts';
 import type { CommitOutcome } from './refusal.ts';
 
 /** How a branch is stored. */
@@ -67,8 +68,9 @@ export interface PreparedCommit {
    * Commits one version, in milliseconds. The caller holds the branch's lock, and the dataset is at its newest version. A
    * commit in between does no harm: of an index, what it wrote anew is left out. Where nothing is left, and of a compaction where
    * the rows are not known after it, it is `overtaken`. `removedFragments`: how many fewer there are. To be called once.
+   * `properties`: see `HeadCommits`.
    */
-  commit(): Promise<CommitOutcome<{ readonly removedFragments: number }>>;
+  commit(properties?: Properties): Promise<CommitOutcome<{ readonly removedFragments: number }>>;
   /** Harmless when repeated, and after `commit`. */
   discard(): void;
 }
@@ -84,15 +86,16 @@ export interface Upkeep {
   prepareIndex(spec: IndexSpec, scope?: IndexBuildScope): Promise<PreparedCommit>;
   /**
    * Compacts these fragments. Every row keeps its values, and rows that are deleted before the commit are deleted in it, too. No
-   * index covers the new fragments. undefined if there is nothing to compact, or if only the engine may do so (`optimize`).
+   * index covers the new fragments. undefined if there is nothing to compact, or if only the engine may do so (`compact`).
    * It runs in a process of its own, which the signal ends.
    */
   prepareCompaction(fragments: readonly number[], signal?: AbortSignal): Promise<PreparedCommit | undefined>;
   /**
-   * For a branch that `prepareCompaction` cannot take: the engine compacts it, and brings all indexes up to date, as
-   * `prepareCompaction` in a process of its own. The caller holds the branch's lock: a commit meanwhile is a conflict.
+   * For a branch that `prepareCompaction` cannot take: the engine writes small fragments, and those with many deleted rows, anew, brings
+   * all indexes up to date, and commits that if there is anything to do; as `prepareCompaction` in a process of its own. The caller
+   * holds the branch's lock: a commit meanwhile is a conflict.
    */
-  optimize(signal?: AbortSignal): Promise<Pick<CompactionResult, 'removedFragments'>>;
+  compact(spec: CompactionSpec, signal?: AbortSignal): Promise<CompactionResult>;
   /**
    * Removes old versions and nothing else, without writing anything, so that it works on a full disk; safe concurrently with
    * writers. On object stores versions of the last half hour stay.

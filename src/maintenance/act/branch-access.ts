@@ -3,7 +3,7 @@
  * branch's lock only for what writers must not see half done: setting the recovery mark, and its commit.
  */
 import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
-import type { Branches, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
+import type { Branched, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import { isMade } from '../../engine/port/refusal.ts';
 import type { PreparedCommit, Upkeep } from '../../engine/port/upkeep.ts';
@@ -33,7 +33,7 @@ export class BranchAccess {
   /** Answers undefined if the table does not exist any more, or if another process owns it. */
   async onTable<Result>(
     target: BranchRef,
-    work: (dataset: MaintainedBranch & Branches) => Promise<Result>,
+    work: (dataset: MaintainedBranch & Branched) => Promise<Result>,
   ): Promise<Result | undefined> {
     if (!this.#deps.locks.isOwn(target.table)) return undefined;
     const release = await this.#deps.locks.lockShared(target.table, neverAborts);

@@ -58,7 +58,7 @@ export class MaintenanceActions {
   branchesOf(main: BranchRef): Promise<readonly (BranchName | undefined)[] | undefined> {
     return this.#access.onTable(main, async (dataset) => [
       undefined,
-      ...(await dataset.listBranches()).map(({ name }) => name),
+      ...(await dataset.branches.list()).map(({ name }) => name),
     ]);
   }
 
@@ -199,7 +199,7 @@ export class MaintenanceActions {
     try {
       await dataset.refresh('to write');
       await recoveryMarks.beforeCommit({ id: tableId, ref: table }, branch, dataset);
-      const result = await dataset.optimize(signal);
+      const result = await dataset.compact({ isToRead: false }, signal);
       await recoveryMarks.acknowledge(tableId, branch, dataset).catch(notTheFirstStep);
       return {
         ...nothingRemoved,

@@ -4,6 +4,7 @@ import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeSpec } from '../../engine/port/merge-spec.ts';
 import { addressesAmong } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
+import type { Properties } from '../../kernel/ids.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import { type Committed, type Counted, type Head, longestTime, unchanged } from '../../write/write.ts';
 import type { Batch } from '../batch.ts';
@@ -40,8 +41,7 @@ export class InShadow {
       if (shadow.baseVersion !== head.version) return 'overtaken';
       const merged = await this.#compute(batch, head.dataset, shadow);
       if (!hasChanged(merged.totals)) return unchanged(batch.requests, head);
-      await this.#note(batch, head, merged, before);
-      const made = await shadow.commit(() => batch.requireTime());
+      const made = await shadow.commit(() => batch.requireTime(), await this.#note(batch, head, merged, before));
       if (made === 'overtaken') return 'overtaken';
       return {
         version: made.version,
@@ -72,16 +72,13 @@ export class InShadow {
     { dataset, note }: Head,
     { totals, surplusRows }: ShadowMerge,
     before: CountedRows | undefined,
-  ): Promise<void> {
-    if (note === undefined) return;
-    if (batch.requests.length === 1) {
-      note([totals]);
-      return;
-    }
+  ): Promise<Properties | undefined> {
+    if (note === undefined) return undefined;
+    if (batch.requests.length === 1) return note([totals]);
     const counted = before ?? (surplusRows === 0 ? rowsBeforeByTotals(batch, totals) : undefined);
-    if (counted === undefined) return;
+    if (counted === undefined) return undefined;
     const isWhole = leavesOneRow(batch, (await dataset.schema()).fields.length);
-    note(countsOfEach(batch, counted.rowsBefore, isWhole));
+    return note(countsOfEach(batch, counted.rowsBefore, isWhole));
   }
 
   async #count(

@@ -35,7 +35,7 @@ export const createBranch =
     const leave = await locks.lockExclusive(table, neverAborts);
     try {
       const dataset = await access.latest(record, undefined);
-      const branches = await dataset.listBranches();
+      const branches = await dataset.branches.list();
       if (branches.some((branch) => branch.name === name))
         throw new LancegateError(
           'TableBranchAlreadyExists',
@@ -65,8 +65,8 @@ export const createBranch =
             cause: error,
           });
         });
-      await dataset
-        .createBranch(name, { branch: fromBranch, version: fromVersion }, confirm)
+      await dataset.branches
+        .create(name, { branch: fromBranch, version: fromVersion }, confirm)
         .catch((error) => undoHalf(engine, confirm, { location: record.location, ...unmade }, error));
       await catalog.closeBranch(record.id, name).catch(notTheFirstStep);
     } finally {

@@ -32,7 +32,7 @@ export const deleteBranch =
       const dataset = await access.latest(record, undefined);
       // Only other programs make branches of such names. The engine removes the whole folder, with what else lies in it.
       if (hasFolderOfDataset(name)) {
-        const branches = await dataset.listBranches();
+        const branches = await dataset.branches.list();
         if (branches.some((other) => liesInFilesOf(other.name, name)))
           throw new LancegateError(
             'InvalidTableState',
@@ -40,7 +40,7 @@ export const deleteBranch =
           );
       }
       datasets.forget(record.location);
-      await dataset.deleteBranch(name, () => recoveryMarks.confirm(table));
+      await dataset.branches.delete(name, () => recoveryMarks.confirm(table));
       await recoveryMarks.remove(record.id, name).catch(notTheFirstStep);
     } finally {
       leave();

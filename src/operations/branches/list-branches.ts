@@ -19,7 +19,7 @@ const listBranches =
   ({ access }: { readonly access: TableAccess }) =>
   async ({ table, page, visible }: ListBranchesCommand): Promise<Listing<StoredBranch>> => {
     const dataset = await access.latest(await access.findCreated(table), undefined);
-    const { items, next } = await visiblePageByName(page, await dataset.listBranches(), ({ name }) => visible(name));
+    const { items, next } = await visiblePageByName(page, await dataset.branches.list(), ({ name }) => visible(name));
     // The version stays: the branch itself began at it.
     return {
       items: items.map((branch) =>

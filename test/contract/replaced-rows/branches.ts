@@ -29,7 +29,7 @@ export function branchesAreWrittenTo(storage: TableStorage): void {
       await appendTo(dataset, fileOf(rowsFrom(5, 5, 'first')));
       await mergeInto(dataset, upsert, fileOf(rowsFrom(4, 1, 'second')));
       const content = textsOf([...rowsFrom(0, 4, 'first'), ...rowsFrom(4, 1, 'second'), ...rowsFrom(5, 5, 'first')]);
-      await dataset.createBranch(dev, { branch: undefined, version: undefined });
+      await dataset.branches.create(dev, { branch: undefined, version: undefined });
       const onBranch = await stage.engine.open({ location, branch: dev });
       t.after(() => onBranch.close());
       return { stage, main: dataset, onBranch, content };
@@ -66,7 +66,7 @@ export function branchesAreWrittenTo(storage: TableStorage): void {
       const tracked = await trackedRows(onBranch);
       await replace(onBranch, tracked, at(0, 0), [...rowsFrom(0, 1, 'dev'), ...rowsFrom(10, 2, 'dev')]);
       const onDev = [...content.with(0, 'dev 0'), 'dev 10', 'dev 11'];
-      await onBranch.createBranch(inner, { branch: dev, version: undefined });
+      await onBranch.branches.create(inner, { branch: dev, version: undefined });
       const innermost = await stage.engine.open({ location, branch: inner });
       t.after(() => innermost.close());
       const rows = await stage.rows(inner);
@@ -101,9 +101,9 @@ export function branchesAreWrittenTo(storage: TableStorage): void {
     test('a branch that is made again under its name begins anew', async (t) => {
       const { stage, main, onBranch, content } = await branched(t);
       await replace(onBranch, await trackedRows(onBranch), at(0, 0), rowsFrom(0, 1, 'dev'));
-      await main.deleteBranch(dev);
+      await main.branches.delete(dev);
       assert.deepEqual(namesIn(stage.path('tree', 'dev')), []);
-      await main.createBranch(dev, { branch: undefined, version: undefined });
+      await main.branches.create(dev, { branch: undefined, version: undefined });
       const again = await stage.engine.open({ location, branch: dev });
       t.after(() => again.close());
       await replace(again, await trackedRows(again), at(0, 1), rowsFrom(1, 1, 'again'));
@@ -113,7 +113,7 @@ export function branchesAreWrittenTo(storage: TableStorage): void {
     test('no branch can be in the folder where rows are staged (P1)', async (t) => {
       const { main } = await branched(t);
       const inner = `dev/${basename(stagingFolder('/x'))}` as BranchName;
-      await assert.rejects(main.createBranch(inner, { branch: undefined, version: undefined }), {
+      await assert.rejects(main.branches.create(inner, { branch: undefined, version: undefined }), {
         kind: 'InvalidInput',
       });
     });

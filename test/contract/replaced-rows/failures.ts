@@ -114,7 +114,7 @@ export function failuresLeaveNothing(storage: TableStorage): void {
 
     test('are removed by recovery, of the table and of a branch', async (t) => {
       const { stage, dataset } = await opened(t, rowsFrom(0, 5, 'first'));
-      await dataset.createBranch(dev, { branch: undefined, version: undefined });
+      await dataset.branches.create(dev, { branch: undefined, version: undefined });
       const { storageSession } = stage.engine;
       const [ofMain, ofBranch] = [leave(stage.path()), leave(stage.path('tree', dev))];
       await stage.engine.recover({ location, branch: dev, acknowledgedVersion: 1, storageSession });

@@ -165,8 +165,7 @@ export function othersCommitBetween(storage: TableStorage): void {
         rowsFrom(0, 5, 'theirs').map((row) => ({ ...row })),
       );
       await theirs.add([{ id: 6, text: 'theirs 6' }]);
-      await dataset.refresh();
-      assert.equal(dataset.isReplaced, true);
+      assert.equal(await dataset.refresh(), 'replaced');
       assert.equal(tracked.advance(2).isKnown, false);
     });
 

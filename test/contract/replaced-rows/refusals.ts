@@ -54,7 +54,8 @@ export function rowsThatFitAreTaken(storage: TableStorage): void {
       const again = { file: fileOf(rowsFrom(1, 1, 'again')), rows: 1 };
       const whole = () => [{ fragment: appended!.id, offset: 1 }];
       expectReplaced(await dataset.replaceRows(tracked, whole(), again, { updated: whole }));
-      expectReplaced(await dataset.appendRows(dataset.prepareRows({ file: fileOf(rowsFrom(9, 2, 'end')), rows: 2 })));
+      const end = dataset.prepareRows({ file: fileOf(rowsFrom(9, 2, 'end')), rows: 2 });
+      expectReplaced(await dataset.insertRows(end, 'append'));
       const stored = await identitiesOf(stage);
       assert.deepEqual(stored[0], [1, 'again 1', 1, 1, 4]);
       assert.deepEqual(

@@ -1,20 +1,16 @@
 /** What the storage of one branch looks like, and the engine's own maintenance of it. */
 import type { Field, Schema } from '../../../arrow/schema/schema.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
-import type { BranchName } from '../../../kernel/ids.ts';
 import { parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
-import { UnboundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { ManifestChange } from '../../port/change.ts';
-import type { StoredBranch, TableStatistics } from '../../port/dataset.ts';
+import type { TableStatistics } from '../../port/dataset.ts';
 import { plainIndexName } from '../../port/index-spec.ts';
 import type { RefusedCommit } from '../../port/refusal.ts';
 import type { StoredTag } from '../../port/stored-tags.ts';
 import type { FragmentFacts, IndexFacts, Layout } from '../../port/upkeep.ts';
 import type { NamedVersions } from '../durability/prune-versions.ts';
-import type { NewBranch } from '../durability/stored-branch.ts';
-import type { NativeBranches, NativeIndex, NativeTable } from '../native/native.ts';
+import type { NativeIndex, NativeTable } from '../native/native.ts';
 import { specOf } from '../native/native-index.ts';
-import type { RequireReadable } from './surroundings.ts';
 
 /** `file` is the manifest of its version. */
 export async function layoutOf(table: NativeTable, schema: Schema, file: Buffer): Promise<Layout> {
@@ -80,47 +76,6 @@ export async function statisticsOf(table: NativeTable): Promise<TableStatistics>
   };
 }
 
-export async function branchesOf(
-  dataset: NativeTable,
-  requireReadable: RequireReadable | undefined,
-): Promise<readonly StoredBranch[]> {
-  const branches = await dataset.branches();
-  return Promise.all(
-    Object.entries(await branches.list()).map(async ([name, { parentBranch, parentVersion, manifestSize }]) => ({
-      name: name as BranchName,
-      parentBranch: (parentBranch ?? undefined) as BranchName | undefined,
-      parentVersion,
-      createdAtSeconds: await createdAtSeconds(branches, name, requireReadable),
-      manifestBytes: manifestSize,
-    })),
-  );
-}
-
-/**
- * The engine's listing has no times; a branch begins with a version of its own, which has one (in microseconds). 0 for a branch of
- * another program that native code must not read.
- */
-async function createdAtSeconds(
-  branches: NativeBranches,
-  name: string,
-  requireReadable: RequireReadable = async () => {},
-): Promise<number> {
-  const isBounded = await requireReadable(name as BranchName).then(() => true, falseIfUnbounded);
-  if (!isBounded) return 0;
-  const table = await branches.checkout(name);
-  try {
-    const versions = await table.listVersions();
-    return Math.floor(Math.min(...versions.map(({ timestamp }) => timestamp)) / 1_000_000);
-  } finally {
-    table.close();
-  }
-}
-
-function falseIfUnbounded(error: unknown): false {
-  if (error instanceof UnboundedColumns) return false;
-  throw error;
-}
-
 /**
  * As `Dataset.commitManifest`, by the engine where that was refused, on a handle of its own: reads of others go on with another. The
  * engine has no fence of its own: to restore the newest version takes the number, too, and no commit of its own follows that.
@@ -147,17 +102,3 @@ const onlyByEngine = (why: string): LancegateError =>
     'Unsupported',
     `the engine alone can change the table (${why}), and it cannot change the metadata of a schema`,
   );
-
-export async function createBranch(
-  dataset: NativeTable,
-  name: BranchName,
-  from: { branch: BranchName | undefined; version: number | undefined },
-): Promise<NewBranch> {
-  const branches = await dataset.branches();
-  const made = await branches.create(name, from.branch ?? null, from.version ?? null);
-  try {
-    return { name, parent: from.branch, version: await made.version() };
-  } finally {
-    made.close();
-  }
-}

@@ -6,7 +6,7 @@ import { transactionFacts } from '../../../lance-format/transaction/transaction.
 import { type ChangeStep, changesRowsOnly } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
-import type { Dataset, StoredBranch, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
+import type { Branches, Dataset, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts } from '../../port/merge-spec.ts';
@@ -25,8 +25,6 @@ import type { Tags } from '../../port/stored-tags.ts';
 import type { Layout, PreparedCommit, PruneRequest, PruneResult } from '../../port/upkeep.ts';
 import { prepare, prepareCompaction, prepareIndex } from '../commit/prepared-commits.ts';
 import type { RowReplacement } from '../commit/row-replacement.ts';
-import { ConfirmedRemovals } from '../durability/confirmed-removals.ts';
-import { clearStoredBranch, placeStoredIndexes } from '../durability/stored-branch.ts';
 import type { ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
@@ -38,7 +36,8 @@ import { type EngineCall, engineCall } from '../native/translate-errors.ts';
 import { EngineCommits } from '../shadow/engine-commits.ts';
 import type { BranchStorage } from '../storage/branch-storage.ts';
 import { DatasetTags } from '../storage/dataset-tags.ts';
-import { branchesOf, commitManifest, createBranch, layoutOf, namedVersions, plainLayoutOf } from './engine-upkeep.ts';
+import { DatasetBranches } from './dataset-branches.ts';
+import { commitManifest, layoutOf, namedVersions, plainLayoutOf } from './engine-upkeep.ts';
 import { LanceSnapshot } from './lance-snapshot.ts';
 import { StoredIndexes } from './stored-indexes.ts';
 import type { DatasetBuilds, OwnCommits, ReaderOfDataset, Surroundings } from './surroundings.ts';
@@ -51,7 +50,7 @@ const onlyByEngine: RefusedCommit = { refused: 'only the engine commits to the d
 export class LanceDataset extends LanceSnapshot implements Dataset {
   readonly #branch: BranchName | undefined;
   readonly #changeInReader: ReaderOfDataset | undefined;
-  readonly #builds: DatasetBuilds;
+  readonly #builds: DatasetBuilds | undefined;
   readonly #openNewest: Surroundings['openNewest'];
   readonly #commits: OwnCommits | undefined;
   readonly #storage: BranchStorage | undefined;
@@ -62,21 +61,14 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     super(head, readInReader);
     this.#branch = branch;
     this.#changeInReader = changeInReader;
-    this.#builds = builds ?? {
-      build: ({ spec }) => this.buildIndex(spec),
-      compact: ({ spec }) => this.compact(spec),
-    };
+    this.#builds = builds;
     this.#openNewest = openNewest;
     this.#commits = commits;
     this.#storage = storage;
     this.#hooks = hooks;
   }
 
-  get isReplaced(): boolean {
-    return this.head.isReplaced;
-  }
-
-  refresh(purpose: 'to read' | 'to write' = 'to read'): Promise<void> {
+  refresh(purpose: 'to read' | 'to write' = 'to read'): Promise<'replaced' | undefined> {
     return engineCall('open', () => this.head.refresh(purpose));
   }
 
@@ -118,12 +110,8 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return this.#commits?.replacement.stageSource(columns);
   }
 
-  appendRows(rows: PreparedRows | StagedSource): Promise<Replacing> {
-    return this.#replaceHead((replacement) => replacement.append(rows));
-  }
-
-  overwriteRows(source: StagedSource): Promise<Replacing> {
-    return this.#replaceHead((replacement) => replacement.overwrite(source));
+  insertRows(...[rows, mode, properties]: Parameters<Dataset['insertRows']>): Promise<Replacing> {
+    return this.#replaceHead((replacement) => replacement.insert(rows, mode, properties));
   }
 
   #replaceHead(replace: (by: RowReplacement) => Promise<Replacing>): Promise<Replacing> {
@@ -143,19 +131,16 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  commitManifest(...[change, limits]: Parameters<Dataset['commitManifest']>): ReturnType<Dataset['commitManifest']> {
+  commitManifest(...given: Parameters<Dataset['commitManifest']>): ReturnType<Dataset['commitManifest']> {
+    const [change] = given;
     return engineCall('restore', async () => {
       if (change.kind === 'restore') await this.#storage?.take(change.version);
-      const own = (await this.#commits?.manifestCommit.make(change, limits)) ?? onlyByEngine;
+      const own = (await this.#commits?.manifestCommit.make(...given)) ?? onlyByEngine;
       if (own === 'overtaken' || isMade(own)) return own;
       const made = await commitManifest(this.#openNewest, change, await this.head.version(), own);
       this.head.committedPastHandle(made.version, 'other columns');
       return made;
     });
-  }
-
-  note(properties: Readonly<Record<string, string>> | undefined): void {
-    if (this.#commits !== undefined) this.#commits.loop.properties = properties;
   }
 
   mayHaveCommitted(matched: number): Promise<boolean> {
@@ -199,20 +184,13 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     });
   }
 
-  compact(spec: CompactionSpec): Promise<CompactionResult> {
-    return this.#byEngine(spec.isToRead ? 'compaction' : 'maintain', (table) => compactNative(table, spec));
-  }
-
-  optimize(signal = neverAborts): Promise<Pick<CompactionResult, 'removedFragments'>> {
-    return engineCall('maintain', async () => {
-      this.head.requireWritable();
-      try {
-        const spec = { isToRead: false };
-        return await this.#builds.compact({ spec, version: await this.head.version(), signal });
-      } finally {
-        await this.head.refresh('to read');
-      }
-    });
+  compact(spec: CompactionSpec, signal = neverAborts): Promise<CompactionResult> {
+    const call = spec.isToRead ? 'compaction' : 'maintain';
+    return this.#byEngine(
+      call,
+      (table) => compactNative(table, spec),
+      (builds, version) => builds.compact({ spec, version, signal }),
+    );
   }
 
   prune(request: PruneRequest): Promise<PruneResult> {
@@ -233,8 +211,12 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return prepare(loop, (version) => prepareCompaction(preparation, version, fragments, signal));
   }
 
-  async buildIndex(spec: IndexSpec): Promise<void> {
-    await this.#byEngine('index', (table) => buildNativeIndex(table, spec));
+  buildIndex(spec: IndexSpec, scope = ofMaintenance): Promise<void> {
+    return this.#byEngine(
+      'index',
+      (table) => buildNativeIndex(table, spec),
+      (builds, version) => builds.build({ ...scope, spec, version }),
+    );
   }
 
   async prepareIndex(spec: IndexSpec, scope: IndexBuildScope = ofMaintenance): Promise<PreparedCommit> {
@@ -243,52 +225,12 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     const prepared =
       own && (await prepare(own.loop, (version) => prepareIndex(own.preparation, version, spec, scope), 'index'));
     if (prepared !== undefined) return prepared;
-    await this.#builds.build({ ...scope, spec, version: await this.head.version() });
-    await this.head.refresh('to read');
+    await this.buildIndex(spec, scope);
     return { commit: async () => ({ removedFragments: 0 }), discard: () => undefined };
   }
 
-  async createBranch(
-    name: BranchName,
-    from: { branch: BranchName | undefined; version: number | undefined },
-    confirm?: () => Promise<void>,
-  ): Promise<void> {
-    await engineCall('new branch', async () => {
-      this.head.requireWritable();
-      await this.#hooks.requireReadable?.(from.branch, from.version);
-      if (this.#storage !== undefined) await clearStoredBranch(this.#storage, name, confirm);
-      const made = await createBranch(await this.head.table(), name, from);
-      if (this.#storage === undefined) return;
-      await placeStoredIndexes(this.#storage, made, confirm).catch((error) => this.#unmake(name, error, confirm));
-      await this.#storage.branchMade(made);
-    });
-  }
-
-  async #unmake(name: BranchName, error: unknown, confirm: (() => Promise<void>) | undefined): Promise<never> {
-    await this.deleteBranch(name, confirm);
-    throw error;
-  }
-
-  listBranches(): Promise<readonly StoredBranch[]> {
-    return engineCall('branch', async () => branchesOf(await this.head.table(), this.#hooks.requireReadable));
-  }
-
-  async deleteBranch(name: BranchName, confirm?: () => Promise<void>): Promise<void> {
-    await engineCall('branch', async () => {
-      const branches = await (await this.head.table()).branches();
-      await new ConfirmedRemovals(confirm).next();
-      await branches.delete(name);
-      this.#hooks.onBranchDeleted?.(name);
-      await this.#storage?.branchDeleted(name);
-    });
-  }
-
-  get branches(): Dataset['branches'] {
-    return {
-      create: (...given) => this.createBranch(...given),
-      list: () => this.listBranches(),
-      delete: (...given) => this.deleteBranch(...given),
-    };
+  get branches(): Branches {
+    return new DatasetBranches(this.head, this.#storage, this.#hooks);
   }
 
   get indexes(): IndexReads {
@@ -306,11 +248,20 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return engineCall('sync', async () => this.#storage?.sync(await this.head.version(), after));
   }
 
-  /** A commit whose version the caller does not need. */
-  #byEngine<Result>(call: EngineCall, run: (table: NativeTable) => Promise<Result>): Promise<Result> {
-    return engineCall(call, () => {
+  /** A commit whose version the caller does not need, here or in a builder. */
+  #byEngine<Result>(
+    call: EngineCall,
+    here: (table: NativeTable) => Promise<Result>,
+    inBuilder: (builds: DatasetBuilds, version: number) => Promise<Result>,
+  ): Promise<Result> {
+    return engineCall(call, async () => {
       this.head.requireWritable();
-      return this.head.byEngine(run);
+      if (this.#builds === undefined) return this.head.byEngine(here);
+      try {
+        return await inBuilder(this.#builds, await this.head.version());
+      } finally {
+        await this.head.refresh('to read');
+      }
     });
   }
 }

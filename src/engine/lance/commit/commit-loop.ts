@@ -28,6 +28,8 @@ export interface CommitOptions<Built> {
   readonly columns?: ColumnsAfter;
   /** It is built on so many heads at the most. */
   readonly attempts?: number;
+  /** See `HeadCommits`. */
+  readonly properties?: VersionIdentity['properties'];
   /** Files of the version that are on their way already. */
   readonly arriving?: Promise<unknown>;
   /** See `VersionTurn`. */
@@ -50,8 +52,6 @@ const mostAttempts = 8;
  */
 export class CommitLoop {
   readonly #parts: CommitLoopParts;
-  /** See `HeadCommits.note`. */
-  properties: VersionIdentity['properties'];
 
   constructor(parts: CommitLoopParts) {
     this.#parts = parts;
@@ -66,49 +66,42 @@ export class CommitLoop {
     build: Build<Built>,
     options: CommitOptions<Built> = {},
   ): Promise<CommitOutcome<Built>> {
-    const { head: dataset, commits } = this.#parts;
+    const { head: dataset, commits, fresh } = this.#parts;
     if (dataset.isReplaced) return 'overtaken'; // the caller opens what is there now
     dataset.requireWritable();
-    const { attempts = mostAttempts } = options;
+    const { attempts = mostAttempts, columns = 'same columns', arriving, turn, properties } = options;
     let head = options.head ?? this.#manifestOf(await this.version());
     for (let attempt = 1; head !== undefined; attempt += 1) {
-      const next = await this.#build(build, head, attempt === 1);
+      const next = await built(build, head, { ...newTransaction(fresh), properties }, attempt === 1);
       if (!isMade(next)) return next;
-      if (await this.#make(next, head, options)) return next;
+      const inTurn = turn && { planned: () => turn.planned(next), isNext: () => turn.isNext() };
+      if (await makeVersion(commits, next, head.path, arriving, inTurn)) {
+        dataset.committedPastHandle(next.version, columns);
+        return next;
+      }
       const newest: number = attempt < attempts ? ((await commits.newest()) ?? 0) : 0;
       head = newest > head.version ? this.#manifestOf(newest) : undefined;
     }
     return 'overtaken';
   }
 
-  async #build<Built extends BuiltVersion>(
-    build: Build<Built>,
-    head: HeadManifest,
-    isFirst: boolean,
-  ): Promise<CommitOutcome<Built>> {
-    const identity = { ...newTransaction(this.#parts.fresh), properties: this.properties };
-    try {
-      return await build(head, identity);
-    } catch (error) {
-      if (!(error instanceof NotReplaceable)) throw error;
-      // Another program has made the table one that only the engine may change, and so was first.
-      return isFirst ? { refused: error.message } : 'overtaken';
-    }
-  }
-
-  async #make<Built extends BuiltVersion>(
-    next: Built,
-    { path }: HeadManifest,
-    { columns = 'same columns', arriving, turn }: CommitOptions<Built>,
-  ): Promise<boolean> {
-    const inTurn = turn && { planned: () => turn.planned(next), isNext: () => turn.isNext() };
-    const made = await makeVersion(this.#parts.commits, next, path, arriving, inTurn);
-    if (made) this.#parts.head.committedPastHandle(next.version, columns);
-    return made;
-  }
-
   #manifestOf(version: number): HeadManifest | undefined {
     const found = readManifest(this.#parts.versionsFolder, version);
     return found && { version, ...found };
+  }
+}
+
+async function built<Built extends BuiltVersion>(
+  build: Build<Built>,
+  head: HeadManifest,
+  identity: VersionIdentity,
+  isFirst: boolean,
+): Promise<CommitOutcome<Built>> {
+  try {
+    return await build(head, identity);
+  } catch (error) {
+    if (!(error instanceof NotReplaceable)) throw error;
+    // Another program has made the table one that only the engine may change, and so was first.
+    return isFirst ? { refused: error.message } : 'overtaken';
   }
 }

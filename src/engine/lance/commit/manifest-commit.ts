@@ -1,4 +1,5 @@
 import { LancegateError } from '../../../kernel/errors.ts';
+import type { Properties } from '../../../kernel/ids.ts';
 import {
   fenceVersion,
   restoredVersion,
@@ -32,13 +33,13 @@ export class ManifestCommit {
   }
 
   /** As `Dataset.commitManifest`; refused where the table is one for the engine alone. What is restored is not removed meanwhile. */
-  async make(change: ManifestChange, limits: ChangeLimits = noLimits): Promise<CommitOutcome> {
+  async make(change: ManifestChange, limits: ChangeLimits = noLimits, properties?: Properties): Promise<CommitOutcome> {
     const { loop, inRemoval, versionsFolder, proposals } = this.#parts;
     const release = change.kind === 'restore' ? inRemoval.use(versionsFolder, change.version) : undefined;
     const build: Build<NewVersion> = (head, identity) =>
       change.kind === 'proposed' ? proposals.check(change, head, limits) : this.#next(head, change, identity);
     try {
-      const made = await loop.commit(build, { columns: 'other columns', attempts: 1 });
+      const made = await loop.commit(build, { columns: 'other columns', attempts: 1, properties });
       if (!isMade(made)) return made;
       if (change.kind === 'proposed') proposals.remove(change);
       return { version: made.version };

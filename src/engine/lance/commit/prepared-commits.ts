@@ -73,7 +73,7 @@ export function prepare(
     const prepared = await compute(await loop.version()).catch((error: unknown) => ifNotReplaceable(error, undefined));
     if (prepared === undefined) return undefined;
     return {
-      commit: () => engineCall(call, () => loop.commit(prepared.build)),
+      commit: (properties) => engineCall(call, () => loop.commit(prepared.build, { properties })),
       discard: () => prepared.discard(),
     };
   });

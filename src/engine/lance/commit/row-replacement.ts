@@ -10,6 +10,7 @@
 import { join } from 'node:path';
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { isOutcomeUnknown, LancegateError } from '../../../kernel/errors.ts';
+import type { Properties } from '../../../kernel/ids.ts';
 import type { RowAddress } from '../../../keys/address-remap.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
@@ -85,7 +86,7 @@ export class RowReplacement {
             return 'overtaken';
           tracked.skipTo(on);
           const gone = new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'] as const));
-          const replacement = { deletions: gone, staged: staged.manifest, updated, ...identity, properties };
+          const replacement = { deletions: gone, staged: staged.manifest, updated, ...identity };
           const next = nextManifest(on.bytes, replacement);
           return { ...next, path: join(this.#parts.versionsFolder, nextManifestName(on.path, next.version)) };
         };
@@ -96,7 +97,8 @@ export class RowReplacement {
         turn?.planned(next);
       };
       const vectors = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-      const made = await this.#commitRows(rows, vectors, build, { head, turn: turn && { ...turn, planned } });
+      const options = { head, properties, turn: turn && { ...turn, planned } };
+      const made = await this.#commitRows(rows, vectors, build, options);
       if (!isMade(made)) return made;
       if (changes.planned === undefined) tracked.plan(made, ids, made.fragments);
       tracked.made();
@@ -106,8 +108,13 @@ export class RowReplacement {
     }
   }
 
-  /** See `Dataset.appendRows`. No row that is there matters. */
-  async append(rows: PreparedRows | StagedSource): Promise<Replacing> {
+  /** See `Dataset.insertRows`. No row that is there matters. */
+  async insert(
+    rows: PreparedRows | StagedSource,
+    mode: 'append' | 'overwrite',
+    properties: Properties | undefined,
+  ): Promise<Replacing> {
+    if (mode === 'overwrite') return rows instanceof SourceInStaging ? this.#overwrite(rows, properties) : notStaged;
     const prepared = rows instanceof SourceInStaging ? await rows.rows() : rows;
     if (!('rows' in prepared)) return notStaged;
     let first: number | undefined;
@@ -118,17 +125,15 @@ export class RowReplacement {
         if (head.version !== first && !this.#keepsAddresses(first, head)) return 'overtaken';
         return nextManifest(head.bytes, { deletions: new Map(), staged: manifest, isAppend: true, ...identity });
       };
-    return this.#commitRows(prepared, [], build);
+    return this.#commitRows(prepared, [], build, { properties });
   }
 
-  /** See `Dataset.overwriteRows`. */
-  async overwrite(source: StagedSource): Promise<Replacing> {
-    if (!(source instanceof SourceInStaging)) return notStaged;
+  #overwrite(source: SourceInStaging, properties: Properties | undefined): Promise<Replacing> {
     const { manifest, files } = source.staged();
     const build: Build<BuiltVersion & Replaced> = ({ bytes }, identity) => {
       return { ...overwriteVersion(bytes, manifest, identity), files: files.map(rowFile), fragments: [] };
     };
-    return this.#parts.loop.commit(build, { columns: 'other columns', attempts: 1 });
+    return this.#parts.loop.commit(build, { columns: 'other columns', attempts: 1, properties });
   }
 
   /** The deletion vectors are written while the engine writes the new rows: neither needs the other. */

@@ -101,14 +101,15 @@ export class DatasetHead {
   }
 
   /** Brings the dataset to its newest version. After a fault, the next call checks again. */
-  async refresh(...purpose: Parameters<BranchHead['refresh']>): Promise<void> {
+  async refresh(...purpose: Parameters<BranchHead['refresh']>): ReturnType<BranchHead['refresh']> {
     if (this.#watch === undefined) {
       if (this.#handle !== undefined) await this.#toNewest(this.#handle);
-      return;
+      return undefined;
     }
-    if (this.isReplaced) return;
-    const newest = await this.#watch.look(await this.version(), ...purpose);
-    if (newest !== undefined && !this.isReplaced) this.#follow(newest);
+    const newest = this.isReplaced ? undefined : await this.#watch.look(await this.version(), ...purpose);
+    if (this.isReplaced) return 'replaced';
+    if (newest !== undefined) this.#follow(newest);
+    return undefined;
   }
 
   #follow(state: BranchState): void {

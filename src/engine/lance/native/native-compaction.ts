@@ -8,7 +8,7 @@ import { type NativeTable, queryOf, resultsOf } from './native.ts';
 /** The engine removes versions from before this time: none. It takes 0 as none given. */
 const beforeAllMs = 1;
 
-/** See `EngineWrites.compact`. */
+/** See `Upkeep.compact`. */
 export async function compactNative(table: NativeTable, { isToRead }: CompactionSpec): Promise<CompactionResult> {
   const { compaction } = await table.optimize(beforeAllMs, false);
   return {

@@ -3,6 +3,7 @@ import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../../../arrow/schema/read-schema.ts';
 import { type CheckedSql, ownSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError, storageFull } from '../../../kernel/errors.ts';
+import type { Properties } from '../../../kernel/ids.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
@@ -228,7 +229,7 @@ class LocalShadow implements Shadow {
     });
   }
 
-  async commit(requireTime?: () => void): Promise<{ readonly version: number } | 'overtaken'> {
+  async commit(requireTime?: () => void, properties?: Properties): Promise<{ readonly version: number } | 'overtaken'> {
     const { original, shadowVersion, loop } = this.#parts;
     try {
       const { result, steps } = this.#folder.changesSince(shadowVersion);
@@ -241,7 +242,7 @@ class LocalShadow implements Shadow {
         const lifted = liftedVersion({ original: bytes, result, steps, identities: this.#identities, ...identity });
         return { ...lifted, files: lifted.files.map((file) => liftedFrom(this.#folder.path, file)) };
       };
-      const options = { head: original, columns: this.#columns, attempts: 1 };
+      const options = { head: original, columns: this.#columns, attempts: 1, properties };
       const made = await engineCall('replace', () => loop.commit(build, options));
       if (made === 'overtaken') return made;
       if (!isMade(made)) throw new NotReplaceable(made.refused);
