@@ -181,7 +181,16 @@ export class RequestPipeline {
 
   #admit(context: RequestContext, principal: Principal, prepared: PreparedRequest, reservation?: Reservation): Permit {
     reservation?.release(); // the permit takes its place
-    const permit = this.#permit(context, principal, prepared);
+    const { 'content-type': type, 'content-encoding': coding } = context.raw.headers;
+    const permit = context.paced(() =>
+      this.#admission.admit({
+        principal,
+        table: prepared.table,
+        body: prepared.body,
+        declaredBytes: declaredBytes(context.raw),
+        decoderBytes: decoderBytes(coding) + conversionBytes(type),
+      }),
+    );
     const endUpload = this.#deps.metrics.uploadStarted();
     const endReceiving = (): void => {
       permit.endReceiving();
@@ -190,13 +199,6 @@ export class RequestPipeline {
     context.body.onEnd(endReceiving);
     context.atEnd(endReceiving);
     return permit;
-  }
-
-  #permit(context: RequestContext, principal: Principal, { table, body }: PreparedRequest): Permit {
-    const { raw } = context;
-    const { 'content-type': type, 'content-encoding': coding } = raw.headers;
-    const bytes = { declaredBytes: declaredBytes(raw), decoderBytes: decoderBytes(coding) + conversionBytes(type) };
-    return context.paced(() => this.#admission.admit({ principal, table, body, ...bytes }));
   }
 
   #upload({ context, principal, prepared, signal }: ReadyRequest, permit: Permit | undefined): Upload {

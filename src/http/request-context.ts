@@ -1,5 +1,5 @@
 /** One request and its answer, from the first header to the end of the connection's part in it. */
-import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
+import type { IncomingMessage, OutgoingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { asBuffer } from '../arrow/format/ipc-file.ts';
@@ -248,7 +248,10 @@ export class RequestContext implements AnswerHead {
     const signal = this.#scope?.signal;
     const stopListening = signal && onAbort(signal, () => paced.end(signal.reason));
     try {
-      await paced.send(parts, () => this.#begin(response));
+      await paced.send(parts, () => {
+        void this.#reply.hijack();
+        response.writeHead(this.#reply.statusCode, this.#reply.getHeaders() as OutgoingHttpHeaders);
+      });
       response.end();
     } catch (error) {
       if (!response.headersSent) throw error;
@@ -262,11 +265,6 @@ export class RequestContext implements AnswerHead {
     return this.#reply;
   }
 
-  #begin(response: ServerResponse): void {
-    void this.#reply.hijack();
-    response.writeHead(this.#reply.statusCode, this.#reply.getHeaders() as OutgoingHttpHeaders);
-  }
-
   refuse(error: unknown): FastifyReply {
     const refusal = asLancegateError(error);
     this.#refused(refusal);
@@ -278,7 +276,18 @@ export class RequestContext implements AnswerHead {
   #refused(refusal: LancegateError): void {
     this.#refusal = refusal;
     this.#deps.metrics.requestRejected(refusal.kind);
-    this.#logRefusal(refusal);
+    const { kind, message, internal, cause } = refusal;
+    const fields = {
+      requestId: this.#request.id,
+      kind,
+      internal,
+      error: kind === 'Internal' ? (cause ?? refusal) : cause,
+    };
+    const { logger } = this.#deps;
+    if (kind === 'Internal') logger.error(fields, 'a request failed unexpectedly');
+    else if (isForOperator.has(kind)) logger.error(fields, message);
+    else if (kind === 'IssuerUnavailable') logger.warn(fields, message);
+    else logger.debug(fields, message);
   }
 
   #render(refusal: LancegateError): RenderedError {
@@ -351,20 +360,6 @@ export class RequestContext implements AnswerHead {
     const facts = this.#access?.facts() ?? nothingAsked;
     if (this.#refusal?.kind === 'Unauthenticated') return { ...facts, decision: 'unauthenticated' };
     return this.#refusal?.kind === 'PermissionDenied' ? { ...facts, decision: 'denied' } : facts;
-  }
-
-  #logRefusal(refusal: LancegateError): void {
-    const { kind, message, internal, cause } = refusal;
-    const fields = {
-      requestId: this.#request.id,
-      kind,
-      internal,
-      error: kind === 'Internal' ? (cause ?? refusal) : cause,
-    };
-    if (kind === 'Internal') this.#deps.logger.error(fields, 'a request failed unexpectedly');
-    else if (isForOperator.has(kind)) this.#deps.logger.error(fields, message);
-    else if (kind === 'IssuerUnavailable') this.#deps.logger.warn(fields, message);
-    else this.#deps.logger.debug(fields, message);
   }
 }
 

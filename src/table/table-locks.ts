@@ -84,6 +84,21 @@ export class TableLocks {
     return this.#locksOf(keyOf(table)).tags.acquire('exclusive', signal);
   }
 
+  /** Runs `work` while no branch comes or goes, no tag changes, and no version is removed. */
+  async whileTagsStand<Result>(table: TableRef, signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+    const leave = await this.lockShared(table, signal);
+    try {
+      const release = await this.lockTags(table, signal);
+      try {
+        return await work();
+      } finally {
+        release();
+      }
+    } finally {
+      leave();
+    }
+  }
+
   /** So many wait for the exclusive lock of a table, over all tables. */
   get waitingExclusive(): number {
     return [...this.#locks.values()].reduce((sum, { table }) => sum + table.waitingExclusive, 0);

@@ -307,15 +307,13 @@ export class Connections {
     // Answered before its body arrived, the rest of the body is only read so that the client can read the answer.
     const isAnswered = response.writableEnded || (response.headersSent && !raw.complete);
     if (!isAnswered) return undefined;
-    connection.answeredAtMs ??= this.#linger(connection, nowMs);
+    if (connection.answeredAtMs === undefined) {
+      connection.answeredAtMs = nowMs;
+      connection.allowedMs =
+        this.#parts.config.uploadIdleTimeoutMs + connection.socket.writableLength / slowestBytesPerMs;
+      this.#lingering.add(connection);
+    }
     return nowMs - connection.answeredAtMs > connection.allowedMs ? 'unread' : undefined;
-  }
-
-  #linger(connection: Connection, nowMs: number): number {
-    const { uploadIdleTimeoutMs } = this.#parts.config;
-    connection.allowedMs = uploadIdleTimeoutMs + connection.socket.writableLength / slowestBytesPerMs;
-    this.#lingering.add(connection);
-    return nowMs;
   }
 
   /** It is longer than Node's own limits for headers and idle connections, so that Node answers first. */

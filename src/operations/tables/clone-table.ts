@@ -52,9 +52,10 @@ export const cloneTable =
     const existing = await catalog.findTable(table);
     if (existing?.state === 'created') throw tableAlreadyExists(table);
     await using creation = await maker.begin({ table, existing, properties: undefined, storageOptions: {} });
-    const written = await whileItStands(deps, source, signal, async () =>
-      creation.clone({ location: source.location, ...(await versionOf(access, source, command)) }),
-    );
+    const written = await locks.whileTagsStand(source.ref, signal, async () => {
+      await access.requireUnchanged(source);
+      return creation.clone({ location: source.location, ...(await versionOf(access, source, command)) });
+    });
     const description = access.describe(written.record, undefined);
     const publish = await locks.lockExclusive(table, signal);
     try {
@@ -83,26 +84,6 @@ async function findSource(
   const record = owner !== undefined && mayClone(owner, undefined) ? await catalog.findTable(owner) : undefined;
   if (record?.location === location && record.state === 'created') return record;
   throw invalidInput('source_location: no table is stored there that this request can clone');
-}
-
-async function whileItStands<Result>(
-  { access, locks }: Deps,
-  source: TableRecord,
-  signal: AbortSignal,
-  work: () => Promise<Result>,
-): Promise<Result> {
-  const leave = await locks.lockShared(source.ref, signal);
-  try {
-    const release = await locks.lockTags(source.ref, signal);
-    try {
-      await access.requireUnchanged(source);
-      return await work();
-    } finally {
-      release();
-    }
-  } finally {
-    leave();
-  }
 }
 
 async function versionOf(

@@ -59,18 +59,10 @@ export async function whileTagsStand(
   work: (main: Tagged, tableId: TableId) => Promise<void>,
 ): Promise<void> {
   await access.findCreated(table);
-  const leave = await locks.lockShared(table, signal);
-  try {
-    const release = await locks.lockTags(table, signal);
-    try {
-      const record = await access.findCreated(table);
-      await access.onFilesOf(record, async () => work(await access.latest(record, undefined), record.id));
-    } finally {
-      release();
-    }
-  } finally {
-    leave();
-  }
+  await locks.whileTagsStand(table, signal, async () => {
+    const record = await access.findCreated(table);
+    await access.onFilesOf(record, async () => work(await access.latest(record, undefined), record.id));
+  });
 }
 
 /**
