@@ -4,6 +4,7 @@ import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import { madeOfColumns } from '../create/declared-columns.ts';
 import { type TableCreation, type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
 import type { TableColumns } from '../engine/port/column-view.ts';
 import type { StagedSource } from '../engine/port/row-address.ts';
@@ -75,7 +76,7 @@ class InsertRows {
 
   /** A `keyed` request's answer is recorded with its transaction. */
   async run(command: InsertRowsCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<InsertRowsResult> {
-    const table = await this.#deps.access.find(command.table);
+    const table = await madeOfColumns(this.#deps, await this.#deps.access.find(command.table), command, scope);
     if (table.state === 'declared') return this.#insertIntoDeclared(table, command, scope, keyed);
     return this.#deps.access.onFilesOf(table, () => this.#insert(table, command, scope, keyed));
   }

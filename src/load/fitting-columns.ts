@@ -10,12 +10,12 @@ import { asBuffer, bytesOfMessage } from '../arrow/format/ipc-file.ts';
 import { type FlatTable, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
 import { elementOf, type Field, type Schema, typeName, valuesField } from '../arrow/schema/schema.ts';
+import { schemaBytes } from '../arrow/schema/schema-bytes.ts';
 import { paired } from '../kernel/paired.ts';
 import { cellOf } from '../rows/answers/cell-text.ts';
 import { TextOut } from '../rows/answers/text-out.ts';
 import { ColumnMaker } from '../rows/bodies/column-maker.ts';
 import { parseExactly } from '../rows/bodies/json-rows.ts';
-import { schemaBytes } from '../rows/bodies/schema-bytes.ts';
 import { blockOf, type RowMessage, schemaOfMessage } from './row-messages.ts';
 
 export async function* fittedTo(

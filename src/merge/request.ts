@@ -5,6 +5,7 @@ import { type AbsentField, isNull } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import { madeOfColumns } from '../create/declared-columns.ts';
 import type { TableMaker } from '../create/table-maker.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
@@ -74,7 +75,7 @@ class MergeRows {
   /** A `keyed` request's answer is recorded with its transaction. */
   async run(command: MergeRowsCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<MergeRowsResult> {
     const { access } = this.#deps;
-    const table = await access.find(command.table);
+    const table = await madeOfColumns(this.#deps, await access.find(command.table), command, scope);
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
     const { chunk, checked, absent, rules } = await this.#receiveFitting(command, table, dataset);

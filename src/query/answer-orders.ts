@@ -258,8 +258,8 @@ interface AnswerBytes {
   /** The batches so far have so many. */
   readonly rows: number;
   /** Parts may be views of the batch, and of memory that is written again once two more messages are full. */
-  add(batch: IpcFile): Iterator<Buffer, void>;
-  end(): Iterator<Buffer, void>;
+  add(batch: IpcFile): Generator<Buffer, void, void>;
+  end(): Generator<Buffer, void, void>;
 }
 
 export function answerBytesOf(form: AnswerForm): AnswerBytes {

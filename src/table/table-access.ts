@@ -35,6 +35,15 @@ export type WhileStorageAnswers = <Result>(read: () => Promise<Result>) => Promi
 export const branchOfDeclared = ({ ref }: TableRecord): LancegateError =>
   new LancegateError('TableBranchNotFound', `table '${showTable(ref)}' is only declared and has no branch but main`);
 
+/** A table that is only declared is read as one without rows: main, at its newest version. Any other is not there. */
+export function isNothing(record: TableRecord, { branch, version }: Omit<ReadTarget, 'table'>): boolean {
+  if (record.state === 'created') return false;
+  if (branch !== undefined) throw branchOfDeclared(record);
+  if (version === undefined) return true;
+  const name = showTable(record.ref);
+  throw new LancegateError('TableVersionNotFound', `table '${name}' is only declared and has no version`);
+}
+
 /** Throws `InvalidTableState` for a table that is only declared. */
 export function requireCreated({ ref, state }: TableRecord): void {
   if (state === 'created') return;

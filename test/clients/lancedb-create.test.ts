@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import type { Connection } from '@lancedb/lancedb';
+import type { Connection, Data, Table } from '@lancedb/lancedb';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { connectByApiKey, openDirectly, refusal, rowsInOrder } from './connections.ts';
@@ -91,13 +91,46 @@ describe('the LanceDB SDK creates, opens, lists and drops tables', () => {
     await assert.rejects(database.dropTable('nowhere'), refusal(/404/, /nowhere/));
   });
 
-  test('a table that is only declared can be created by the SDK, but not merged into: it wants its schema first', async () => {
-    await service.post('/v1/table/declared/declare', {});
-    const merge = (await database.openTable('declared')).mergeInsert('id').whenNotMatchedInsertAll();
-    await assert.rejects(merge.execute([ann]), refusal(/missing field `version`/));
-    const created = await database.createTable('declared', peopleTable([ann]), { existOk: true });
+  const declared = async (name: string, schema?: unknown) => {
+    const properties = schema === undefined ? {} : { 'lancegate.schema': JSON.stringify(schema) };
+    assert.equal((await service.post(`/v1/table/${name}/declare`, { properties })).status, 200);
+    return database.openTable(name);
+  };
+  const readsAsEmpty = async (opened: Table, columns: readonly string[]) => {
+    assert.deepEqual((await opened.schema()).names, columns);
+    assert.deepEqual([await opened.version(), await opened.countRows(), await opened.countRows('id > 0')], [0, 0, 0]);
+    assert.deepEqual([await opened.query().toArray(), await opened.listIndices()], [[], []]);
+    assert.deepEqual(await opened.search([1, 2]).toArray(), []);
+  };
+
+  test('a table that is only declared has no rows, takes merges of Arrow, and can be created', async () => {
+    const opened = await declared('declared');
+    await readsAsEmpty(opened, []);
+    // The SDK looks for the columns of plain records in the schema, before it sends anything.
+    const merge = (rows: Data) =>
+      opened.mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll().execute(rows);
+    await assert.rejects(merge([ann]), refusal(/Found field not in schema: id/));
+    await merge(peopleTable([ann]));
+    assert.deepEqual(await stored('declared'), [ann]);
+    await declared('to_create');
+    const created = await database.createTable('to_create', peopleTable([ann]), { existOk: true });
     await created.mergeInsert('id').whenNotMatchedInsertAll().execute([bob]);
-    assert.deepEqual(await stored('declared'), [ann, bob]);
+    assert.deepEqual(await stored('to_create'), [ann, bob]);
+  });
+
+  test('a table that is declared with columns takes records, by merges and by adds', async () => {
+    const type = (name: string, type: string) => ({ name, nullable: name !== 'id', type: { type } });
+    const schema = { fields: [type('id', 'int32'), type('name', 'string'), type('score', 'double')] };
+    const merged = await declared('declared_merged', schema);
+    await readsAsEmpty(merged, ['id', 'name', 'score']);
+    const upsert = () => merged.mergeInsert('id').whenMatchedUpdateAll().whenNotMatchedInsertAll();
+    assert.equal((await upsert().execute([ann, bob])).numInsertedRows, 2);
+    assert.equal((await upsert().execute([ann])).numUpdatedRows, 1);
+    assert.deepEqual(await stored('declared_merged'), [ann, bob]);
+    const added = await declared('declared_added', schema);
+    await added.add([ann]);
+    await added.add(peopleTable([bob]));
+    assert.deepEqual(await stored('declared_added'), [ann, bob]);
   });
 
   test('a schema that cannot be stored is refused, and the column is named', async () => {

@@ -287,20 +287,23 @@ test('a created table is described with version and with the schema in the Lance
   });
 });
 
-test('a table that is only declared is described without version and schema', async () => {
+test('a table that is only declared is described without version and schema, save to the SDKs', async () => {
   await using service = await startTestService({
     script: {
       describeTable: async ({ table }) => ({ ...describedTable(table), created: undefined, isManaged: false }),
     },
   });
-  assert.deepEqual((await ask(service, '/v1/table/users/describe/')).json, {
+  const answer = {
     table: 'users',
     namespace: [],
     location,
     properties: { owner: 'ann' },
     storage_options: {},
     is_only_declared: true,
-  });
+  };
+  assert.deepEqual((await ask(service, '/v1/table/users/describe')).json, answer);
+  const toSdks = { ...answer, version: 0, schema: { fields: [] } };
+  assert.deepEqual((await ask(service, '/v1/table/users/describe/')).json, toSdks);
 });
 
 test('branches are listed as LanceDB parses them; a parent that is main is left out', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { Field, Int32, Struct, Utf8, vectorFromArray } from 'apache-arrow';
+import { Field, Int32, Struct, tableFromIPC, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { encodeStream, field, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import type { TestService } from '#test/fixtures/service.ts';
@@ -11,6 +11,13 @@ import { people, storedRows, stream } from './rows.ts';
 import { receivedBytes, untilReceived } from './stalled-reads.ts';
 import { Upload } from './upload-client.ts';
 
+/** Those of `people`. */
+const columns = {
+  fields: [
+    { name: 'id', type: { type: 'int32' }, nullable: true },
+    { name: 'name', type: { type: 'string' }, nullable: true },
+  ],
+};
 const inner = new Struct([new Field('id', new Int32()), new Field('name', new Utf8())]);
 
 describe('a table that is only declared', () => {
@@ -21,6 +28,14 @@ describe('a table that is only declared', () => {
   });
   const declare = async (table: string, properties: Record<string, string> = {}) =>
     succeeded(await service.post(`/v1/table/${table}/declare`, { properties }));
+  const query = async (table: string, accept: string) => {
+    const authorization = `Bearer ${await service.mint('lancegate:read')}`;
+    const headers = { accept, authorization, 'content-type': 'application/json' };
+    const body = JSON.stringify({ k: 10, filter: 'id > 0' });
+    const answer = await fetch(`${service.url}/v1/table/${table}/query`, { method: 'POST', headers, body });
+    assert.equal(answer.status, 200);
+    return Buffer.from(await answer.arrayBuffer());
+  };
   const isOnlyDeclared = async (table: string) =>
     succeeded(await service.post(`/v1/table/${table}/describe`)).is_only_declared;
 
@@ -146,9 +161,78 @@ describe('a table that is only declared', () => {
     }
   });
 
-  test('can be distinguished from one that is there: its rows cannot be counted, it has no branches, and it is listed', async () => {
+  test('has no rows, which every form of an answer says, and no version or branch to read (P11)', async () => {
+    await declare('nothing');
+    await declare('columns', { 'lancegate.schema': JSON.stringify(columns) });
+    for (const table of ['nothing', 'columns']) {
+      const ask = (what: string, body: object) => service.post(`/v1/table/${table}/${what}`, body);
+      for (const body of [{}, { predicate: 'id > 1' }]) assert.equal((await ask('count_rows', body)).body, 0);
+      assert.deepEqual(succeeded(await ask('index/list', {})).indexes, []);
+      for (const [what, body] of Object.entries({ count_rows: {}, query: { k: 1 }, 'index/list': {} })) {
+        refused(await ask(what, { ...body, version: 1 }), 404, 11, /only declared and has no version/);
+        refused(await ask(what, { ...body, branch: 'dev' }), 404, 22, /only declared and has no branch/);
+      }
+    }
+    const texts = { 'application/json': 'id', 'application/x-ndjson': '', 'text/csv': 'id,name' };
+    for (const [accept, found] of Object.entries(texts)) {
+      assert.match((await query('columns', accept)).toString(), new RegExp(found));
+    }
+    for (const accept of ['application/vnd.apache.arrow.file', 'application/vnd.apache.arrow.stream'])
+      for (const [table, names] of [
+        ['nothing', []],
+        ['columns', ['id', 'name']],
+      ] as const) {
+        const read = tableFromIPC(await query(table, accept));
+        assert.deepEqual([read.schema.names, read.numRows], [names, 0]);
+      }
+  });
+
+  test('with columns is shown to the SDKs with them, and is made of them by its first rows', async () => {
+    await declare('columns_first', { 'lancegate.schema': JSON.stringify(columns) });
+    const shown = succeeded(await service.post('/v1/table/columns_first/describe/'));
+    assert.deepEqual([shown.version, shown.schema, shown.is_only_declared], [0, columns, true]);
+    const others = succeeded(await service.post('/v1/table/columns_first/describe'));
+    assert.deepEqual([others.version, others.schema], [undefined, undefined], 'other clients tell it apart by that');
+    const merge = (body: Buffer, query = '') =>
+      service.post(`/v1/table/columns_first/merge_insert?on=id${query}`, body);
+    refused(await merge(stream({ id: [1] }), '&branch=dev'), 404, 22);
+    assert.equal(await isOnlyDeclared('columns_first'), true);
+    assert.equal(succeeded(await merge(stream({ id: [1] }))).num_inserted_rows, 1);
+    assert.equal(succeeded(await merge(people([1, 2], 'a'))).num_updated_rows, 1);
+    refused(await merge(stream({ id: [1], other: [1] })), 400, 20, /column other/);
+    assert.deepEqual(await storedRows(service, 'columns_first'), [
+      { id: 1, name: 'a' },
+      { id: 2, name: 'a' },
+    ]);
+    await declare('columns_insert', { 'lancegate.schema': JSON.stringify(columns) });
+    const inserts = await Promise.all(
+      [1, 2, 3].map((id) => service.post('/v1/table/columns_insert/insert', stream({ id: [id] }))),
+    );
+    for (const inserted of inserts) succeeded(inserted);
+    assert.equal((await storedRows(service, 'columns_insert')).length, 3);
+  });
+
+  test('is not declared with columns that it could not have', async () => {
+    const type = (value: unknown) => ({ fields: [{ name: 'a', type: value }] });
+    const wrong: readonly [unknown, number, RegExp][] = [
+      ['{', 13, /lancegate\.schema: it is not JSON/],
+      [[], 13, /lancegate\.schema: expected \{"fields"/],
+      [{ fields: [{ type: { type: 'int64' } }] }, 13, /fields\[0\] lacks a name/],
+      [type('int64'), 13, /fields\[0\] lacks a type/],
+      [type({ type: 'int63' }), 13, /declared of type "int63"/],
+      [type({ type: 'fixed_size_list', fields: [{ name: 'item', type: { type: 'float' } }] }), 13, /length/],
+      [type({ type: 'timestamp:us:Mars/Phobos' }), 20, /time zone/],
+      [type({ type: 'large_list', fields: [{ name: 'item', type: { type: 'int8' } }] }), 20, /as Arrow only/],
+    ];
+    for (const [schema, code, says] of wrong) {
+      const properties = { 'lancegate.schema': typeof schema === 'string' ? schema : JSON.stringify(schema) };
+      refused(await service.post('/v1/table/wrong/declare', { properties }), 400, code, says);
+    }
+    refused(await service.post('/v1/table/wrong/exists'), 404, 4);
+  });
+
+  test('can be distinguished from one that is there: it has no branches, and it is listed', async () => {
     await declare('shown');
-    refused(await service.post('/v1/table/shown/count_rows'), 400, 19, /declared but not yet created/);
     refused(await service.post('/v1/table/shown/branches/list'), 400, 19);
     refused(await service.post('/v1/table/shown/describe', { version: 1 }), 404, 11);
     refused(await service.post('/v1/table/shown/describe', { branch: 'dev' }), 404, 22);

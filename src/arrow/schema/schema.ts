@@ -1,6 +1,6 @@
 /**
  * An Arrow schema is plain immutable data: what the IPC schema message says, nothing decoded from batches. `read-schema.ts`
- * reads it, `schema-rules.ts` compares it, and `operations/tables/lance-schema-json.ts` shows it to LanceDB clients.
+ * reads it, `schema-rules.ts` compares it, and `lance-json.ts` shows it to LanceDB clients.
  */
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Blocks, IpcFile } from '../format/ipc-file.ts';

@@ -6,7 +6,7 @@ import type { IndexDescription, IndexStatistics } from '../../engine/port/indexe
 import { LancegateError } from '../../kernel/errors.ts';
 import { showTable, type TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
-import type { ReadTarget, TableAccess } from '../../table/table-access.ts';
+import { isNothing, type ReadTarget, type TableAccess } from '../../table/table-access.ts';
 import { Count, nextPage, pageFields, Version } from '../../wire/json-body.ts';
 import { type Page, readPage } from '../../wire/query-parameters.ts';
 import { type Listing, visiblePageByName } from '../visible-page.ts';
@@ -19,7 +19,11 @@ interface Deps {
 const listIndexes =
   ({ access }: Deps) =>
   async ({ page, ...target }: ReadTarget & { page: Page }): Promise<Listing<IndexDescription>> => {
-    const found = await access.readCreated(target, ({ indexes }) => indexes.list());
+    const record = await access.find(target.table);
+    const { branch, version } = target;
+    const found = isNothing(record, target)
+      ? []
+      : await access.read(record, branch, version, ({ indexes }) => indexes.list());
     return visiblePageByName(page, found, () => true);
   };
 

@@ -4,7 +4,7 @@ import { tableTarget } from '../../endpoint/route.ts';
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Queries } from '../../query/protocol.ts';
-import type { ReadTarget } from '../../table/table-access.ts';
+import { isNothing, type ReadTarget } from '../../table/table-access.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { Count, Version } from '../../wire/json-body.ts';
 import type { Deps } from './describe-table.ts';
@@ -18,10 +18,12 @@ interface CountRowsCommand extends ReadTarget {
 export const countRows =
   ({ access, queries }: Deps & { readonly queries: Queries }) =>
   async ({ predicate, ...target }: CountRowsCommand, scope: RequestScope): Promise<number> => {
+    const record = await access.find(target.table);
+    if (isNothing(record, target)) return 0;
     if (predicate !== undefined) {
-      return askReader(access, target, (at) => queries.count(at, predicate, scope));
+      return askReader(access, record, target, (at) => queries.count(at, predicate, scope));
     }
-    return access.readCreated(target, (dataset) => dataset.countRows());
+    return access.read(record, target.branch, target.version, (dataset) => dataset.countRows());
   };
 
 const CountBody = Type.Object({ version: Type.Optional(Version), predicate: Type.Optional(Type.String()) });

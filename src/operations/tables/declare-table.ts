@@ -1,5 +1,6 @@
 import Type from 'typebox';
 import type { AnswerOf, CreationCatalog, TableCatalog, TableRecord } from '../../catalog/port.ts';
+import { declaredColumns } from '../../create/declared-columns.ts';
 import { newLocation } from '../../create/table-location.ts';
 import { onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
@@ -38,6 +39,7 @@ export const declareTable =
     answered?: AnswerOf<DescribedTable>,
   ): Promise<DescribedTable> => {
     if (location !== undefined) throw invalidInput('location: this service chooses where a declared table is stored');
+    declaredColumns(properties);
     await owners.hold(table);
     const chosen = await newLocation(table, catalog, engine, newId);
     const describe = (record: TableRecord) => ({ ...access.describe(record, undefined), isManaged: managesVersions });

@@ -1,22 +1,18 @@
 /** What a client can ask about a table: its description, and whether it exists. */
 import Type from 'typebox';
+import { lanceSchemaJson } from '../../arrow/schema/lance-json.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
+import { declaredColumns } from '../../create/declared-columns.ts';
 import { jsonRoute } from '../../endpoint/json-route.ts';
 import { emptyAnswer, tableTarget, visibleTo } from '../../endpoint/route.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
-import { invalidInput, LancegateError } from '../../kernel/errors.ts';
-import { type BranchName, showTable, type TableRef } from '../../kernel/ids.ts';
-import {
-  branchOfDeclared,
-  type ReadTarget,
-  type TableAccess,
-  type TableDescription,
-} from '../../table/table-access.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { BranchName } from '../../kernel/ids.ts';
+import { isNothing, type ReadTarget, type TableAccess, type TableDescription } from '../../table/table-access.ts';
 import { Count, StringMap, Version } from '../../wire/json-body.ts';
 import { flag, readFlag } from '../../wire/query-parameters.ts';
 import { findTag } from '../tags/find-tag.ts';
 import type { Visible } from '../visible-page.ts';
-import { lanceSchemaJson } from './lance-schema-json.ts';
 
 export interface Deps {
   readonly access: TableAccess;
@@ -39,10 +35,9 @@ export const describeTable =
     const { table } = command;
     const record = await access.find(table);
     const { branch, version } = await resolveTag(access, command);
-    if (record.state === 'declared' && branch !== undefined) throw branchOfDeclared(record);
-    if (record.state === 'declared' && version !== undefined) throw versionOfDeclared(table);
-    const created =
-      record.state === 'created' ? await access.read(record, branch, version, versionWithSchema) : undefined;
+    const created = isNothing(record, { branch, version })
+      ? undefined
+      : await access.read(record, branch, version, versionWithSchema);
     return { ...access.describe(record, created), isManaged: managesVersions };
   };
 
@@ -71,12 +66,9 @@ const tableExists =
   async ({ table, version }: Omit<ReadTarget, 'branch'>): Promise<void> => {
     const record = await access.find(table);
     if (version === undefined) return;
-    if (record.state === 'declared') throw versionOfDeclared(table);
+    if (isNothing(record, { branch: undefined, version })) return;
     await access.read(record, undefined, version, (dataset) => dataset.version());
   };
-
-const versionOfDeclared = (table: TableRef): LancegateError =>
-  new LancegateError('TableVersionNotFound', `table '${showTable(table)}' is only declared and has no version`);
 
 const DescribeBody = Type.Object({
   version: Type.Optional(Version),
@@ -92,7 +84,7 @@ const DescribeAnswer = Type.Object({
   storage_options: StringMap,
   is_only_declared: Type.Boolean(),
   managed_versioning: Type.Optional(Type.Boolean()),
-  version: Type.Optional(Version),
+  version: Type.Optional(Count),
   schema: Type.Optional(
     Type.Object({
       fields: Type.Array(
@@ -114,9 +106,10 @@ const DescribeAnswer = Type.Object({
 });
 
 /**
- * The LanceDB SDKs need version and schema and never ask for them, so they are in every answer. A table that is only
- * declared must have neither: by that clients tell it apart. `load_detailed_metadata` and `check_declared` thus change
- * nothing; generated clients send their defaults in the body beside other values in the query, which win.
+ * The LanceDB SDKs need version and schema and never ask for them, so they are in every answer. Of a table that is only declared
+ * they get version 0 and the columns that it is declared with; to other clients it must have neither, by which they tell it apart. `load_detailed_metadata`
+ * and `check_declared` thus change nothing; generated clients send their defaults in the body beside other values in the query,
+ * which win.
  */
 export const describeTableRoute = jsonRoute(describeTable, {
   path: '/v1/table/:id/describe',
@@ -138,6 +131,8 @@ export const describeTableRoute = jsonRoute(describeTable, {
     });
     return {
       ...describe({ ...description, table: input.database.shown(description.table) }),
+      ...(description.created === undefined &&
+        input.hasTrailingSlash && { version: 0, schema: lanceSchemaJson(declaredColumns(description.properties)) }),
       ...(description.isManaged && { managed_versioning: true }),
       ...(withUri && { table_uri: description.location }),
     };

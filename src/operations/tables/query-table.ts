@@ -1,5 +1,7 @@
 /** A client asks for rows of a table, or for the plan by which the engine finds them. Both run in a reader (P12). */
 import Type from 'typebox';
+import type { TableRecord } from '../../catalog/port.ts';
+import { declaredColumns } from '../../create/declared-columns.ts';
 import { answerParameters, answerTypes, readAnswerForm } from '../../endpoint/accept.ts';
 import { bytesOf } from '../../endpoint/description.ts';
 import { jsonRoute } from '../../endpoint/json-route.ts';
@@ -9,8 +11,9 @@ import { invalidInput } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { Queries, QueryResult, ReadAt } from '../../query/protocol.ts';
+import { resultOfNothing } from '../../query/result-of-nothing.ts';
 import { type AnswerForm, arrowFileType } from '../../rows/answer-form.ts';
-import type { ReadTarget, TableAccess } from '../../table/table-access.ts';
+import { isNothing, type ReadTarget, type TableAccess } from '../../table/table-access.ts';
 import { withEitherQuotes } from '../../wire/either-quotes.ts';
 import { parseBranch } from '../../wire/identifiers.ts';
 import { Common, readFields } from '../../wire/json-body.ts';
@@ -28,24 +31,27 @@ interface QueryCommand extends ReadTarget {
 
 const queryTable =
   ({ access, queries }: Deps) =>
-  (
+  async (
     { spec, form, ...target }: QueryCommand & { readonly form: AnswerForm },
     scope: RequestScope,
-  ): Promise<QueryResult> =>
-    askReader(access, target, (at) => queries.query(at, spec, form, scope));
+  ): Promise<QueryResult> => {
+    const record = await access.find(target.table);
+    if (isNothing(record, target)) return resultOfNothing(declaredColumns(record.properties).fields, form);
+    return askReader(access, record, target, (at) => queries.query(at, spec, form, scope));
+  };
 
 const explainQuery =
   ({ access, queries }: Deps) =>
-  ({ spec, form, ...target }: QueryCommand & { readonly form: PlanForm }, scope: RequestScope): Promise<string> =>
-    askReader(access, target, (at) => queries.explain(at, spec, form, scope));
+  async ({ spec, form, ...target }: QueryCommand & { readonly form: PlanForm }, scope: RequestScope): Promise<string> =>
+    askReader(access, await access.findCreated(target.table), target, (at) => queries.explain(at, spec, form, scope));
 
 /** The newest version is the one that the service knows or a newer one (P11). */
-export async function askReader<Result>(
+export function askReader<Result>(
   access: TableAccess,
-  { table, branch, version }: ReadTarget,
+  record: TableRecord,
+  { branch, version }: ReadTarget,
   ask: (at: ReadAt) => Promise<Result>,
 ): Promise<Result> {
-  const record = await access.findCreated(table);
   const at = { store: 'root', location: record.location, branch } as const;
   return access.readFilesOf(record, async () => {
     if (version !== undefined) return ask({ ...at, version });

@@ -6,6 +6,7 @@ import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
 import { bytesOfMessage, endMarker } from '../../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
+import { comesAsText, schemaBytes } from '../../arrow/schema/schema-bytes.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { nearest } from '../../kernel/nearest-word.ts';
@@ -15,7 +16,6 @@ import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
 import { type LeftOut, orLeftOut, type Row, type RowSource, type TakeRow } from './row-source.ts';
-import { comesAsText, schemaBytes } from './schema-bytes.ts';
 import { SeenFields, type SeenValues } from './seen-values.ts';
 
 /** The columns, and the types of new ones, are those of so many rows, */

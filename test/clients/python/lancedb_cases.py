@@ -406,6 +406,18 @@ def connection_cases(cases):
         missing = fails(lambda: side.db.open_table("no_such_table"), "not found")
         return opened.count_rows(), side.rows(opened), missing
 
+    @case("Connection.open_table")
+    def open_declared(side):
+        merged, added, arrow = side.declared(), side.declared(), side.declared()
+        looked = merged.schema, merged.count_rows(), merged.count_rows("id > 0"), side.rows(merged), merged.list_indices()
+        upsert = lambda: merged.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        first = upsert().execute([{"id": 1, "name": "ann"}, {"id": 2, "name": "bob", "score": 2.5}])
+        again = upsert().execute(PEOPLE)
+        counts = [(one.num_inserted_rows, one.num_updated_rows) for one in (first, again)]
+        added.add([{"id": 1, "name": "ann"}])
+        arrow.add(PEOPLE)
+        return looked, counts, side.rows(merged), side.rows(added), side.rows(arrow), side.rows(side.db.open_table(merged.name))
+
     @case("Connection.table_names")
     def table_names(side):
         side.people(), side.people(), side.people()

@@ -1,5 +1,6 @@
 """The LanceDB SDK for Python, sync and async, against the service and on an embedded database."""
 import datetime
+import json
 import tempfile
 
 import lancedb
@@ -8,6 +9,7 @@ import lancedb.query as query
 import lancedb.table as table
 import numpy
 import pyarrow as pa
+import requests
 from lancedb.db import AsyncConnection, LanceDBConnection
 from lancedb.remote.db import RemoteDBConnection
 from lancedb.remote.table import RemoteTable
@@ -89,6 +91,14 @@ class DatabaseSide(Side):
         self.made += 1
         return f"{self.prefix}_{self.made}"
 
+    def declared(self):
+        """A table of no rows with the columns of PEOPLE: declared only, of the service."""
+        name = self.name()
+        if not self.is_service:
+            return self.db.create_table(name, schema=PEOPLE.schema)
+        self.database.declare(name, {"fields": [{"name": one.name, "type": {"type": str(one.type)}} for one in PEOPLE.schema]})
+        return self.db.open_table(name)
+
     def people(self):
         return self.db.create_table(self.name(), PEOPLE)
 
@@ -117,18 +127,24 @@ class DatabaseSide(Side):
 class Database:
     """One connection for all cases of a program."""
 
-    def __init__(self, connect, loop, is_service, prefix):
+    def __init__(self, connect, loop, service, prefix):
         self.connect = connect
         self.is_async = loop is not None
         self.kinds = {kind: (*classes, *EMBEDDED.get(kind, ())) for kind, classes in (ASYNC if loop else SYNC).items()}
         self.connection = connect()
         self.loop = loop
-        self.is_service = is_service
+        self.service = service
+        self.is_service = service is not None
         self.prefix = prefix
         self.tables = {}
 
     def side(self, case):
         return DatabaseSide(self, case)
+
+    def declare(self, name, schema):
+        properties = {"lancegate.schema": json.dumps(schema)}
+        headers = {"x-api-key": self.service.api_key}
+        requests.post(f"{self.service.url}/v1/table/{name}/declare", json={"properties": properties}, headers=headers).raise_for_status()
 
     def shared(self, name):
         """Made once; what went wrong is told to each case that asks."""
@@ -183,4 +199,4 @@ def databases(service, is_async):
             return lambda: loop.run_until_complete(lancedb.connect_async(**options))
         return lambda: lancedb.connect(**options)
 
-    return Database(connecting(remote), loop, True, prefix), Database(connecting(local), loop, False, prefix)
+    return Database(connecting(remote), loop, service, prefix), Database(connecting(local), loop, None, prefix)

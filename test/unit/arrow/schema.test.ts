@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { lanceSchemaJson } from '#src/arrow/schema/lance-json.ts';
 import type { DataType, Field } from '#src/arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '#src/arrow/schema/schema-rules.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
-import { lanceSchemaJson } from '#src/operations/tables/lance-schema-json.ts';
 import { encodeMessage, encodeSchema, field, fieldFields, schemaOf } from '#test/fixtures/ipc-writer.ts';
 import { inChunks, sourceFrom, typeCases } from '#test/fixtures/streams.ts';
 

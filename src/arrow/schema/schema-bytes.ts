@@ -1,4 +1,4 @@
-/** Writes a schema that is made here as the first message of an Arrow IPC stream. */
+/** Writes a schema that is made here as the first message of an Arrow IPC stream, or as a file without rows. */
 import {
   Field as ArrowField,
   type DataType as ArrowType,
@@ -25,9 +25,10 @@ import {
   TimeUnit,
   Utf8,
 } from 'apache-arrow';
-import { endMarker } from '../../arrow/format/ipc-file.ts';
-import { refuseColumn } from '../../arrow/schema/field-path.ts';
-import { elementOf, type Field, typeName } from '../../arrow/schema/schema.ts';
+import { endMarker, fileTail, type IpcFile, ownFile } from '../format/ipc-file.ts';
+import { magic, prefixBytes } from '../format/message.ts';
+import { refuseColumn } from './field-path.ts';
+import { elementOf, type Field, typeName } from './schema.ts';
 
 const units = { s: TimeUnit.SECOND, ms: TimeUnit.MILLISECOND, us: TimeUnit.MICROSECOND, ns: TimeUnit.NANOSECOND };
 const precisions = { 16: Precision.HALF, 32: Precision.SINGLE, 64: Precision.DOUBLE };
@@ -38,6 +39,13 @@ export function schemaBytes(fields: readonly Field[]): Buffer {
   writer.reset(undefined, new Schema(fields.map((field) => arrowField(field, [field.name]))));
   const bytes = Buffer.from(writer.finish().toUint8Array(true));
   return bytes.subarray(0, bytes.length - endMarker.length);
+}
+
+/** As `schemaBytes`. */
+export function emptyFile(fields: readonly Field[]): IpcFile {
+  const schema = schemaBytes(fields);
+  const tail = fileTail(schema.subarray(prefixBytes), { dictionaries: [], batches: [] });
+  return ownFile(Buffer.concat([magic, schema, tail]));
 }
 
 export function comesAsText(field: Field): boolean {
