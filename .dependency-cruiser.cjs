@@ -16,7 +16,7 @@ const mayImport = {
   engine: ['kernel', 'arrow', 'keys', 'lance-format'],
   catalog: ['kernel'],
   rows: ['kernel', 'arrow'],
-  query: ['kernel', 'memory', 'arrow', 'engine', 'rows', 'sql', 'telemetry'],
+  query: ['kernel', 'memory', 'arrow', 'keys', 'engine', 'rows', 'sql', 'telemetry'],
   table: ['kernel', 'memory', 'arrow', 'keys', 'engine', 'catalog', 'telemetry'],
   ownership: ['kernel', 'catalog', 'table/table-owners.ts', 'telemetry'],
   idempotency: ['kernel', 'engine', 'catalog', 'table', 'telemetry'],

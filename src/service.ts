@@ -110,10 +110,7 @@ export async function startService(config: Config, parts: StartParts, bounds: Bo
     ipcLimits: ipcLimits(start),
     conversions: opened.use(new Conversions()),
     config: httpConfig(start),
-    logger,
-    audit,
-    metrics,
-    clock,
+    ...{ logger, audit, metrics, clock },
     newId: randomUUID,
     forwarding: await openForwarding(start, state, tokens),
   });
@@ -128,6 +125,7 @@ export async function startService(config: Config, parts: StartParts, bounds: Bo
       await Promise.all([certificate?.reload(), reload()]);
     },
     close: async (drainMs) => {
+      operations.endWaits();
       if (tokens !== undefined) await leave(state, server, clock);
       await server.close(drainMs);
       await all.disposeAsync();
@@ -285,6 +283,7 @@ const operationLimits = ({ config, bounds: { indexFromRows = 20_000 } }: Start) 
   keyMemoryBytes: keyBytesUnder(config.memoryLimitBytes),
   idempotencyKeptMs: config.idempotencyKeptMs,
   managesVersions: config.managedVersioning,
+  consumerRetentionMs: config.consumerRetentionMs,
   maintenanceLimits: { isAutomatic: config.autoMaintenance, retentionMs: config.versionRetentionMs, indexFromRows },
 });
 

@@ -191,6 +191,11 @@ export const settings = {
       default: '1m',
       doc: 'How long a version can be read after a newer one superseded it. Tagged versions, and those that branches start from, stay. Each removal reads all manifests that are kept, so a long time costs the writers something.',
     }),
+    consumerRetentionMs: withDefault(durationMs(1_000, 3_650 * dayMs), {
+      flag: 'consumer-retention',
+      default: '24h',
+      doc: 'How long a consumer of changes keeps the versions after the one that it acknowledged last. Then it has to read the table anew. On a nearly full disk it keeps that one version only.',
+    }),
     indexMemoryBytes: withDefault(bytes(leastReaderMemoryBytes, TiB), {
       flag: 'index-memory',
       default: '1GiB',

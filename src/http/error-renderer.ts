@@ -17,6 +17,7 @@ export const statusTitles: Readonly<Record<Status, { readonly type: string; read
   405: { type: '/errors/method-not-allowed', title: 'The path does not have this method' },
   406: { type: '/errors/unsupported-operation', title: 'The server does not support this operation' },
   409: { type: '/errors/conflict', title: 'The namespace has been concurrently modified' },
+  410: { type: '/errors/gone', title: 'What was asked for is not there any more' },
   413: { type: '/errors/content-too-large', title: 'The body is too large' },
   421: { type: '/errors/misdirected-request', title: 'Another replica answers this request' },
   431: { type: '/errors/head-too-large', title: 'The request line and the headers are too large' },

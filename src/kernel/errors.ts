@@ -12,7 +12,7 @@ type Retry = 'never' | 'later';
 export interface ErrorEntry {
   /** The Lance namespace specification has this code (0-23). */
   readonly code: number;
-  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 413 | 421 | 431 | 500 | 503;
+  readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 410 | 413 | 421 | 431 | 500 | 503;
   readonly meaning: string;
   readonly written: Written;
   readonly retry: Retry;
@@ -42,6 +42,12 @@ export const errorCatalogue = {
   JobNotFound: entry(10, 404, 'never', 'No job of this id is known; those of before the last start are not.'),
   TransactionNotFound: entry(10, 404, 'never', 'No transaction of this id is known.'),
   TableVersionNotFound: entry(11, 404, 'never', 'The table has no such version.'),
+  ChangesGone: entry(
+    11,
+    410,
+    'never',
+    'The versions between which changes were asked for are not all there any more; the message names the oldest that is.',
+  ),
   TableColumnNotFound: entry(12, 400, 'never', 'A field path names no column of the table or of the source.'),
   InvalidInput: entry(13, 400, 'never', 'A parameter, an identifier or the body is malformed.'),
   BodyTooLarge: entry(13, 413, 'never', 'The body is larger than this service accepts.'),

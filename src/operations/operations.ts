@@ -14,6 +14,7 @@ import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
 import { MergeKind } from '../merge/merge-kind.ts';
 import type { Queries } from '../query/protocol.ts';
+import { CommitWaits, Consumers } from '../table/consumers.ts';
 import { OpenDatasets } from '../table/open-datasets.ts';
 import { BranchesBehind, RecoveryMarks } from '../table/recovery-marks.ts';
 import { TableAccess, type WhileStorageAnswers } from '../table/table-access.ts';
@@ -43,6 +44,7 @@ interface StartDeps {
   readonly idempotencyKeptMs: number;
   /** Tables are described as ones that programs of Lance commit to through this service. */
   readonly managesVersions: boolean;
+  readonly consumerRetentionMs: number;
   readonly maintenanceLimits: SchedulerPolicy;
 }
 
@@ -64,7 +66,9 @@ export async function startOperations(given: StartDeps) {
   const behind = new BranchesBehind(given);
   const recoveryMarks = new RecoveryMarks({ ...given, behind });
   const pins = new VersionPins();
-  const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins });
+  const waits = new CommitWaits(given);
+  const consumers = new Consumers(given);
+  const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins, consumers });
   const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
   const keyBudget = new KeyBudget(given.keyMemoryBytes, given.clock);
@@ -90,7 +94,8 @@ export async function startOperations(given: StartDeps) {
     ...{ maker, idempotency, locks, datasets, recoveryMarks, writer, maintenance, indexJobs },
   });
   await given.owners.start(handover);
-  const deps = { ...given, locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs };
+  const parts = { locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs, waits };
+  const deps = { ...given, ...parts };
   const close = async (): Promise<void> => {
     await indexJobs.close();
     await writer.whenIdle();
@@ -101,5 +106,5 @@ export async function startOperations(given: StartDeps) {
     await given.owners.close();
   };
   if (given.maintenanceLimits.isAutomatic) spaceWatch.start();
-  return { deps, behind, close };
+  return { deps, behind, close, endWaits: () => waits.close() };
 }

@@ -35,6 +35,7 @@ import {
   type Work,
   writeFrame,
 } from './protocol.ts';
+import { changedRows } from './row-changes.ts';
 
 interface ReaderParts {
   readonly channel: Duplex;
@@ -83,6 +84,7 @@ interface Carried {
 }
 
 type QueryWork = Extract<Work, { readonly kind: 'query' }>;
+type ChangesWork = Extract<Work, { readonly kind: 'changes' }>;
 type ReadWork = Extract<Work, { readonly kind: 'read' }>;
 
 class Reader {
@@ -124,13 +126,15 @@ class Reader {
 
   async #outcomeOf({ at, work }: Order, bytes: Buffer): Promise<Carried> {
     try {
-      return await this.#datasets.use(at, (dataset) => this.#carried(dataset, work, bytes));
+      return await this.#datasets.use(at, (dataset) =>
+        work.kind === 'changes' ? this.#changed(at, dataset, work, bytes) : this.#carried(dataset, work, bytes),
+      );
     } catch (error) {
       return { outcome: { kind: 'refused', refusal: plainError(error) } };
     }
   }
 
-  async #carried(dataset: KeptDataset, work: Work, bytes: Buffer): Promise<Carried> {
+  async #carried(dataset: KeptDataset, work: Exclude<Work, ChangesWork>, bytes: Buffer): Promise<Carried> {
     switch (work.kind) {
       case 'count':
         return { outcome: { kind: 'counted', rows: await dataset.countRows(work.predicate) } };
@@ -160,8 +164,17 @@ class Reader {
 
   /** A small result leaves in one message. The next bytes are computed while the last ones leave. */
   async #queried(dataset: KeptDataset, { spec, answer }: QueryWork): Promise<Carried> {
-    const version = await dataset.version();
-    const results = new ResultBytes(dataset.query(await fitted(spec, dataset)), answerBytesOf(answer));
+    return this.#sent(dataset.query(await fitted(spec, dataset)), answer, await dataset.version());
+  }
+
+  #changed(at: ReadAt, later: KeptDataset, { spec, answer }: ChangesWork, bytes: Buffer): Promise<Carried> {
+    const sent = async (earlier?: Snapshot) =>
+      this.#sent(changedRows(later, earlier, spec, bytes), answer, await later.version());
+    return spec.after === undefined ? sent() : this.#datasets.use({ ...at, version: spec.after }, sent);
+  }
+
+  async #sent(batches: AsyncIterable<IpcFile>, answer: AnswerForm, version: number): Promise<Carried> {
+    const results = new ResultBytes(batches, answerBytesOf(answer));
     let leaving: Promise<void> | undefined;
     for (;;) {
       const [{ bytes, isLast }] = await Promise.all([results.next(), leaving]);

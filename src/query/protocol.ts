@@ -7,6 +7,7 @@
  */
 import type { Duplex } from 'node:stream';
 import type { ChangeStep } from '../engine/port/change.ts';
+import type { RowsBetween } from '../engine/port/dataset.ts';
 import type { IndexSpec } from '../engine/port/index-spec.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
@@ -16,6 +17,7 @@ import { type ErrorName, errorCatalogue, LancegateError } from '../kernel/errors
 import type { BranchName, Location, Properties } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
+import type { ChangesSpec } from './row-changes.ts';
 
 export interface Queries {
   /**
@@ -28,8 +30,19 @@ export interface Queries {
    * throws; so does the reading of `parts`, which ends in the middle then.
    */
   query(at: ReadAt, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult>;
+  /** As `query`: the rows that differ between two versions of a branch, and what was done to each. `ChangesGone`. */
+  changes(asked: AskedChanges, form: AnswerForm, scope: RequestScope): Promise<QueryResult>;
   /** Rejects as `count`, and with what `RowQueries.explain` throws. */
   explain(at: ReadAt, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
+}
+
+export interface AskedChanges extends Pick<ChangesSpec, 'columns' | 'on'> {
+  readonly location: Location;
+  readonly branch: BranchName | undefined;
+  /** 0 is before all versions. */
+  readonly after: number;
+  readonly until: number;
+  readonly rows: RowsBetween;
 }
 
 /** The rows have the form that was asked for. */
@@ -88,6 +101,7 @@ export type Work =
   | { readonly kind: 'compact'; readonly spec: CompactionSpec }
   | { readonly kind: 'trial'; readonly toTry: ToTry }
   | { readonly kind: 'query'; readonly spec: QuerySpec; readonly answer: AnswerForm }
+  | { readonly kind: 'changes'; readonly spec: ChangesSpec; readonly answer: AnswerForm }
   | { readonly kind: 'explain'; readonly spec: QuerySpec; readonly form: PlanForm };
 
 /** An order has a purpose: it answers a client who reads, it is a part of a write, or it keeps a table fast. */
@@ -97,6 +111,7 @@ export function purposeOf(kind: Work['kind']): Purpose {
   switch (kind) {
     case 'count':
     case 'query':
+    case 'changes':
     case 'explain':
       return 'reading';
     case 'change':

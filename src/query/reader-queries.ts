@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
+import type { RowsOfFragment } from '../engine/port/dataset.ts';
 import type { MergeCounts } from '../engine/port/merge-spec.ts';
 import type { PlanForm, QuerySpec } from '../engine/port/query-spec.ts';
 import type { ReaderChange, ReaderChanges, ReaderReading, VersionTrial } from '../engine/port/reader-work.ts';
@@ -9,9 +10,18 @@ import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
 import type { AnswerForm } from '../rows/answer-form.ts';
 import { framedFiles } from './framed-files.ts';
-import { type Answered, expectAnswer, type Order, type Queries, type QueryResult, type ReadAt } from './protocol.ts';
+import {
+  type Answered,
+  type AskedChanges,
+  expectAnswer,
+  type Order,
+  type Queries,
+  type QueryResult,
+  type ReadAt,
+} from './protocol.ts';
 import type { ReaderPool } from './reader-pool.ts';
 import { RelayedResult, type ResultSpools } from './relayed-result.ts';
+import type { ListedRows } from './row-changes.ts';
 
 /** So many processes end before what they read counts as the cause. */
 const mostDeaths = 2;
@@ -40,7 +50,27 @@ export class ReaderQueries implements Queries, ReaderChanges {
     return expectAnswer(await this.#ask({ at, work: { kind: 'count', predicate } }, scope), 'counted').rows;
   }
 
-  async query(at: ReadAt, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult> {
+  query(at: ReadAt, spec: QuerySpec, form: AnswerForm, scope: RequestScope): Promise<QueryResult> {
+    return this.#relayed({ at, work: { kind: 'query', spec, answer: form } }, scope);
+  }
+
+  changes({ location, branch, after, until, rows, ...wanted }: AskedChanges, form: AnswerForm, scope: RequestScope) {
+    const sent = (each: RowsOfFragment & { readonly version?: number }): ListedRows => ({
+      fragment: each.fragment,
+      count: each.count,
+      isListed: each.offsets !== undefined,
+      version: each.version ?? until,
+    });
+    const [removed, added] = [rows.removed.map(sent), rows.added.map(sent)];
+    const offsets = [...rows.removed, ...rows.added].flatMap((each) => each.offsets ?? []);
+    const listed = offsets.map(({ buffer, byteOffset, byteLength }) => Buffer.from(buffer, byteOffset, byteLength));
+    const spec = { ...wanted, after: after === 0 ? undefined : after, removed, added };
+    const work = { kind: 'changes', spec, answer: form } as const;
+    const at: ReadAt = { store: 'root', location, branch, version: until };
+    return this.#relayed({ at, work }, scope, Buffer.concat(listed));
+  }
+
+  async #relayed(order: Order, scope: RequestScope, bytes?: Uint8Array): Promise<QueryResult> {
     const principal = principalKey(scope.principal);
     const result = new RelayedResult({
       signal: scope.signal,
@@ -49,8 +79,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
       isReaderWanted: (by) => this.#pool.isReaderWanted({ principal, work: 'reading' }, by),
     });
     const { signal, take } = result;
-    const work = { kind: 'query', spec, answer: form } as const;
-    result.follow(this.#pool.ask({ at, work }, { principal, signal, take }));
+    result.follow(this.#pool.ask(order, { principal, signal, take }, bytes));
     await result.started;
     return result;
   }

@@ -85,6 +85,11 @@ export class Metrics {
     'lancegate_branches_behind',
     'Branches whose newest version on storage is older than one that was acknowledged; nothing is written to them.',
   );
+  readonly changesAwaited = this.#underWay('lancegate_changes_awaited', 'Requests for changes that wait for a commit.');
+  readonly watchConsumerVersions = this.#watch(
+    'lancegate_consumer_versions',
+    'The most versions of a branch that a consumer of its changes keeps from being pruned.',
+  );
   readonly watchWaitingForTables = this.#watch(
     'lancegate_waiting_for_tables',
     'Drops, replacements and other changes of whole tables that wait for the writers before them.',

@@ -26,6 +26,7 @@ import { storedFiles } from '#src/lance-format/manifest/manifest-files.ts';
 import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { recoverTables } from '#src/operations/recovery.ts';
+import { Consumers } from '#src/table/consumers.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { VersionPins } from '#src/table/version-pins.ts';
@@ -196,7 +197,9 @@ class Recording {
       };
     };
     const locks = replacing<TableLocks>(real, { lockBranch });
-    const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks: open, pins: new VersionPins() });
+    const consumers = new Consumers({ clock: systemClock, metrics: new Metrics(), consumerRetentionMs: 60_000 });
+    const parts = { catalog, engine, locks, recoveryMarks: open, pins: new VersionPins(), consumers };
+    const actions = new MaintenanceActions(parts);
     const target = { table: ref, tableId: table.id, branch: undefined, location: table.location };
     const { from = 0, isPruning = false } = job;
     const all = (await actions.inspect(target))?.layout.fragments ?? [];

@@ -61,6 +61,8 @@ const requests: Readonly<Record<Exclude<keyof Operations, AskedInside>, Request>
   restoreTable: table('restore', 'RestoreTable', { version: 1 }),
   countRows: table('count_rows', 'CountTableRows'),
   queryTable: table('query', 'QueryTable', { vector: [] }),
+  readChanges: table('changes', 'QueryTable', { after: 0 }),
+  acknowledgeChanges: table('changes/acknowledge', 'AcknowledgeTableChanges', { consumer: 'c', version: 1 }),
   explainQuery: table('explain_plan', 'ExplainTableQueryPlan', { query: { vector: [] } }),
   analyzeQuery: table('analyze_plan', 'AnalyzeTableQueryPlan', { vector: [] }),
   describeTable: table('describe', 'DescribeTable'),

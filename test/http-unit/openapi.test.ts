@@ -197,6 +197,7 @@ test('an answer that the document does not describe is found', () => {
 /** They change nothing, or may be repeated as they are. */
 const withoutKey: ReadonlySet<string> = new Set([
   ...['AnalyzeTableQueryPlan', 'CountTableRows', 'ExplainTableQueryPlan', 'GetTableStats', 'QueryTable'],
+  'ReadTableChanges',
   ...['CancelJob', 'DescribeJob', 'DescribeNamespace', 'DescribeTable', 'DescribeTableIndexStats'],
   ...['DescribeTableVersion', 'DescribeTransaction', 'GetTableTagVersion', 'ListJobs', 'ListTableBranches'],
   ...['ListTableIndices', 'ListTableTags', 'ListTableVersions', 'NamespaceExists', 'TableExists'],

@@ -235,6 +235,11 @@ const defaults: Operations = {
   }),
   prewarmIndex: async () => {},
   createTag: async () => answered(undefined),
+  acknowledgeChanges: async () => answered(undefined),
+  readChanges: async () => ({
+    until: 7,
+    result: { whole: Buffer.from('rows'), parts: noParts(), facts: () => ({ version: 7, rows: 2 }) },
+  }),
   listTags: async () => ({ items: [taggedVersion], next: 'v1' }),
   findTag: async () => taggedVersion,
   updateTag: async () => answered(undefined),

@@ -20,6 +20,7 @@ const kinds: Readonly<Record<number, readonly [type: string, title: string]>> = 
   405: ['/errors/method-not-allowed', 'The path does not have this method'],
   406: ['/errors/unsupported-operation', 'The server does not support this operation'],
   409: ['/errors/conflict', 'The namespace has been concurrently modified'],
+  410: ['/errors/gone', 'What was asked for is not there any more'],
   413: ['/errors/content-too-large', 'The body is too large'],
   500: ['/errors/server-error', 'Internal Server Error'],
   503: ['/errors/service-unavailable', 'Slow down'],

@@ -7,12 +7,15 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import { btreeOn } from '#src/engine/port/index-spec.ts';
 import type { Layout, PreparedCommit } from '#src/engine/port/upkeep.ts';
+import { systemClock } from '#src/kernel/clock.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
+import { Consumers } from '#src/table/consumers.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import type { TableOwners } from '#src/table/table-owners.ts';
 import { VersionPins } from '#src/table/version-pins.ts';
+import { Metrics } from '#src/telemetry/metrics.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { allVersions } from '#test/fixtures/create-dataset.ts';
 import { appendTo } from '#test/fixtures/engine-writes.ts';
@@ -42,6 +45,7 @@ async function maintained(
   const pins = new VersionPins();
   const actions = new MaintenanceActions({
     pins,
+    consumers: new Consumers({ clock: systemClock, metrics: new Metrics(), consumerRetentionMs: 60_000 }),
     catalog,
     engine: replacing<Engine>(engine, { open }),
     locks,

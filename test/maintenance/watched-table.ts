@@ -5,6 +5,7 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { Engine, OpenRequest } from '#src/engine/port/engine.ts';
 import { MaintenanceActions } from '#src/maintenance/act/maintenance-actions.ts';
 import { MaintenanceScheduler } from '#src/maintenance/scheduler.ts';
+import { Consumers } from '#src/table/consumers.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
 import { VersionPins } from '#src/table/version-pins.ts';
@@ -51,6 +52,7 @@ export async function watchedTable(t: TestContext, { ids, indexFromRows, replace
       locks: new TableLocks(10),
       recoveryMarks,
       pins: new VersionPins(),
+      consumers: new Consumers({ clock, metrics: new Metrics(), consumerRetentionMs: 60_000 }),
     }),
     clock,
     logger: createLogger({ level: 'info', format: 'json', destination: { write: (line) => log.push(line) } }),

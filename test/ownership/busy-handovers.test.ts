@@ -45,7 +45,12 @@ async function operationsOf(t: TestContext, replica: Joined) {
   const operations = await startOperations({
     ...{ catalog: replica.catalog, engine: late, owners: replica.owners, whileStorageAnswers: (read) => read() },
     ...{ clock: new ManualClock(), newId: randomUUID, logger: silentLogger as never, metrics: new Metrics() },
-    ...{ queries: undefined as never, keyHasher: new KeyHasher(new Uint32Array(8)), keyMemoryBytes: 1 << 20 },
+    ...{
+      queries: undefined as never,
+      keyHasher: new KeyHasher(new Uint32Array(8)),
+      keyMemoryBytes: 1 << 20,
+      consumerRetentionMs: 60_000,
+    },
     ...{ maxWaitingPerTable: 10, maxOpenDatasets: 10, idempotencyKeptMs: 1_000, managesVersions: false },
     maintenanceLimits: { isAutomatic: false, retentionMs: 1_000, indexFromRows: 1_000 },
   });

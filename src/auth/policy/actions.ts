@@ -22,6 +22,7 @@ export const actionScopes = {
   ListTableIndices: 'read',
   DescribeTableIndexStats: 'read',
   PrewarmTableIndex: 'read',
+  AcknowledgeTableChanges: 'read',
   DescribeTransaction: 'read',
   CreateTable: 'write',
   OverwriteTable: 'write',

@@ -154,6 +154,21 @@ export interface HeadCommits {
   ): Promise<{ readonly version: number } | 'overtaken'>;
 }
 
+/** Rows of one fragment, by their offsets in it, ascending; undefined for the first `count`. */
+export interface RowsOfFragment {
+  readonly fragment: number;
+  readonly count: number;
+  readonly offsets: Uint32Array | undefined;
+}
+
+/** Which rows differ between two versions. A row that was only moved, as by a compaction, is not among them. */
+export interface RowsBetween {
+  /** They are in the earlier version and not in the later one. */
+  readonly removed: readonly RowsOfFragment[];
+  /** The reverse, with the version that brought them. */
+  readonly added: readonly (RowsOfFragment & { readonly version: number })[];
+}
+
 /** What earlier commits did, and left. */
 export interface History {
   /**
@@ -161,6 +176,12 @@ export interface History {
    * fragments. Reads two manifests and deletion vectors; undefined where that is not possible.
    */
   changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined>;
+  /**
+   * Which rows differ between version `after`, 0 for no rows at all, and version `until`, by the manifests of both and of those in
+   * between. Where one of these is missing, or does not say where rows went, rows that were written again count as removed and added.
+   * undefined where the files of the two are not there.
+   */
+  rowsBetween(after: number, until: number): Promise<RowsBetween | undefined>;
   /** These columns, by their names, as they are at `version`; undefined where there can be no view. */
   view(version: number, columns: readonly string[], limits: ChangeLimits): Promise<ColumnView | undefined>;
   /** The versions of one page, in its order. */

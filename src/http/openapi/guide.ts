@@ -85,6 +85,16 @@ export const guides: Readonly<Record<string, Guide>> = {
     text: 'A filter is an SQL condition. With `vector` the nearest rows come first, with `full_text_query` those that match best; `k` is how many. Without either it reads all rows that the filter lets through. `Accept` chooses JSON, NDJSON, CSV or Arrow.',
     example: { filter: 'age >= 18', columns: ['id', 'name', 'age'], k: 10 },
   },
+  ReadTableChanges: {
+    group: rows,
+    text: 'What the table has now against version `after`: each row once, with `_change` (insert, update or delete) and `_version`; of a deleted one the key alone. `on` names the key columns, unless the table declares its primary key. The header `x-lancegate-version` has the version that the answer goes to.',
+    example: { after: 1, on: ['id'] },
+  },
+  AcknowledgeTableChanges: {
+    group: rows,
+    text: 'The version and all that follow are kept for the consumer, for `--consumer-retention`. Its next request for changes names the consumer in place of `after`.',
+    example: { consumer: 'copy', version: 1 },
+  },
   CountTableRows: { group: rows, text: 'The answer is the bare number.', example: { predicate: 'age >= 18' } },
   CountTableRowsByGet: { group: rows, text: 'As the POST of this path, of all rows.' },
   ExplainTableQueryPlan: {

@@ -34,10 +34,12 @@ import { deregisterTableRoute, dropTableRoute } from '../../operations/tables/dr
 import { listAllTablesRoute, listTablesRoute } from '../../operations/tables/list-tables.ts';
 import { describeVersionRoute, listVersionsRoute } from '../../operations/tables/list-versions.ts';
 import { analyzeQueryRoute, explainQueryRoute, queryTableRoute } from '../../operations/tables/query-table.ts';
+import { readChangesRoute } from '../../operations/tables/read-changes.ts';
 import { registerTableRoute } from '../../operations/tables/register-table.ts';
 import { renameTableRoute } from '../../operations/tables/rename-table.ts';
 import { restoreTableRoute } from '../../operations/tables/restore-table.ts';
 import { tableStatsRoute } from '../../operations/tables/table-statistics.ts';
+import { acknowledgeChangesRoute } from '../../operations/tags/acknowledge-changes.ts';
 import { createTagRoute } from '../../operations/tags/create-tag.ts';
 import { deleteTagRoute } from '../../operations/tags/delete-tag.ts';
 import { tagVersionRoute } from '../../operations/tags/find-tag.ts';
@@ -62,6 +64,8 @@ const offered = {
   restoreTable: restoreTableRoute,
   countRows: countRowsRoute,
   queryTable: queryTableRoute,
+  readChanges: readChangesRoute,
+  acknowledgeChanges: acknowledgeChangesRoute,
   explainQuery: explainQueryRoute,
   analyzeQuery: analyzeQueryRoute,
   describeTable: describeTableRoute,

@@ -48,6 +48,8 @@ export interface StoredFragment {
   readonly deletions: FileReference | undefined;
   /** Tells one deletion vector from another. */
   readonly deletionsId: bigint | undefined;
+  /** The names of its data files. Two fragments with the same have the same rows, but for those that are deleted. */
+  readonly content: string;
 }
 
 export interface StoredIndex {
@@ -143,6 +145,7 @@ function readFragment(encoded: Uint8Array): {
     deletedRows: deletions?.deletedRows ?? 0,
     deletions: deletions?.file,
     deletionsId: deletions?.id,
+    content: files.flatMap(({ kind, path }) => (kind === 'data' ? path : [])).join('/'),
   };
   return { stored, files: deletions === undefined ? files : [...files, deletions.file] };
 }

@@ -6,6 +6,7 @@ import type { OpenBranchCatalog, TableCatalog } from '../../catalog/port.ts';
 import type { Branched, BranchHead, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import { isMade } from '../../engine/port/refusal.ts';
+import type { Tagged } from '../../engine/port/stored-tags.ts';
 import type { PreparedCommit, Upkeep } from '../../engine/port/upkeep.ts';
 import { isStorageFull, LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
@@ -14,7 +15,7 @@ import type { TableLocks } from '../../table/table-locks.ts';
 import type { BranchRef } from '../report.ts';
 
 /** A job needs this of its branch. */
-export type MaintainedBranch = Snapshot & BranchHead & Upkeep;
+export type MaintainedBranch = Snapshot & BranchHead & Upkeep & Tagged;
 
 interface AccessDeps {
   readonly catalog: TableCatalog & OpenBranchCatalog;

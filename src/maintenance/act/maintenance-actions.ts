@@ -12,6 +12,7 @@ import type { Layout, PreparedCommit, VersionRange } from '../../engine/port/upk
 import { LancegateError, notTheFirstStep } from '../../kernel/errors.ts';
 import type { BranchName } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
+import type { Consumers } from '../../table/consumers.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { VersionPins } from '../../table/version-pins.ts';
@@ -26,6 +27,7 @@ interface ActionDeps {
   readonly locks: TableLocks;
   readonly recoveryMarks: RecoveryMarks;
   readonly pins: VersionPins;
+  readonly consumers: Consumers;
 }
 
 /** A compaction measures this part of a report. */
@@ -225,7 +227,9 @@ export class MaintenanceActions {
     const startMs = performance.now();
     try {
       const pinned = pins.oldestVersion(target);
-      const keptFromVersion = Math.min(pinned, await this.#access.acknowledgedVersion(target, dataset));
+      const held = await this.#heldByConsumers(target, dataset, reason);
+      const acknowledged = await this.#access.acknowledgedVersion(target, dataset);
+      const keptFromVersion = Math.min(pinned, held, acknowledged);
       const confirm = () => recoveryMarks.confirm(target.table);
       const { removedVersions, removedBytes, isHeldByTag } = await dataset.prune({
         supersededBeforeMs,
@@ -238,6 +242,19 @@ export class MaintenanceActions {
     } finally {
       release();
     }
+  }
+
+  /** Where there is little room, a consumer keeps no more than the version that it has: its changes are told less exactly then. */
+  async #heldByConsumers(target: BranchRef, dataset: MaintainedBranch, reason: PruneReport['reason']): Promise<number> {
+    const tags = await dataset.tags.list();
+    const expired = this.#deps.consumers.expired(tags);
+    for (const { name } of expired) {
+      await this.#deps.recoveryMarks.confirm(target.table);
+      await dataset.tags.remove(name);
+    }
+    const standing = tags.filter((tag) => !expired.includes(tag));
+    const held = this.#deps.consumers.oldestVersion(standing, target, await dataset.version());
+    return reason === 'little room' ? Number.POSITIVE_INFINITY : held;
   }
 }
 

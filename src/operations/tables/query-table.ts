@@ -61,9 +61,9 @@ export function askReader<Result>(
 }
 
 /** Both families of clients read an Arrow IPC file. */
-const QueriedRows = bytesOf(arrowFileType);
+export const QueriedRows = bytesOf(arrowFileType);
 
-const otherAnswers = [
+export const otherAnswers = [
   Type.Object({
     columns: Type.Array(Type.Object({ name: Type.String(), type: Type.String() })),
     rows: Type.Array(Type.Record(Type.String(), Type.Unknown())),

@@ -6,7 +6,14 @@ import { transactionFacts } from '../../../lance-format/transaction/transaction.
 import { type ChangeStep, changesRowsOnly } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
 import type { ColumnView } from '../../port/column-view.ts';
-import type { Branches, Dataset, StoredTransaction, StoredVersion, VersionPage } from '../../port/dataset.ts';
+import type {
+  Branches,
+  Dataset,
+  RowsBetween,
+  StoredTransaction,
+  StoredVersion,
+  VersionPage,
+} from '../../port/dataset.ts';
 import type { IndexSpec } from '../../port/index-spec.ts';
 import type { IndexReads } from '../../port/indexes.ts';
 import type { MergeCounts } from '../../port/merge-spec.ts';
@@ -28,6 +35,7 @@ import type { RowReplacement } from '../commit/row-replacement.ts';
 import type { ColumnsAfter, DatasetHead } from '../head/dataset-head.ts';
 import { changedRows } from '../live-rows/changed-rows.ts';
 import { LiveRowMap } from '../live-rows/live-rows.ts';
+import { rowsBetween } from '../live-rows/rows-between.ts';
 import { runStep, stepCall } from '../native/changes.ts';
 import type { NativeTable } from '../native/native.ts';
 import { compactNative } from '../native/native-compaction.ts';
@@ -153,6 +161,15 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
 
   async changedRows(version: number, change: 'removed' | 'added'): Promise<readonly RowAddressSql[] | undefined> {
     return this.#storage && changedRows(this.#storage.versionsFolder, version, change);
+  }
+
+  rowsBetween(after: number, until: number): Promise<RowsBetween | undefined> {
+    return engineCall('open', async () => {
+      const storage = this.#storage;
+      return (
+        storage && rowsBetween(storage.versionsFolder, after, until, (version) => storage.takeWithDeletions(version))
+      );
+    });
   }
 
   layout(): Promise<Layout> {

@@ -29,6 +29,8 @@ export interface BranchStorage {
   newestVersion(): Promise<number>;
   /** The manifest of a version, in the local folder; undefined where there is none. */
   take(version: number): Promise<ReturnType<typeof readManifest>>;
+  /** As `take`, with the deletion vectors that the version names. */
+  takeWithDeletions(version: number): Promise<ReturnType<typeof readManifest>>;
   /** As `take`, of a version in the local folder whose files are all there, as far as this can be seen without a request. */
   readWhole(version: number): ReturnType<typeof readManifest>;
   page(page: VersionPage): Promise<readonly StoredVersion[]>;

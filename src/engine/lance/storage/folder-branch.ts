@@ -81,6 +81,10 @@ export class FolderBranch implements BranchStorage {
     return readManifest(this.versionsFolder, version);
   }
 
+  takeWithDeletions(version: number): Promise<ReturnType<typeof readManifest>> {
+    return this.take(version);
+  }
+
   readWhole(version: number): ReturnType<typeof readManifest> {
     return readWholeVersion(this.folder, version);
   }

@@ -58,6 +58,12 @@ export class StoreBranch implements BranchStorage {
     return this.#mirror.take(version);
   }
 
+  async takeWithDeletions(version: number): Promise<ReturnType<typeof readManifest>> {
+    const taken = await this.take(version);
+    await this.#mirror.takeDeletions(version);
+    return taken;
+  }
+
   readWhole(version: number): ReturnType<typeof readManifest> {
     return readManifest(this.versionsFolder, version);
   }

@@ -160,7 +160,7 @@ export class BranchMirror {
     const known = this.#newest;
     if (this.isCurrent && this.#hasDeletions && known !== undefined) return known.version;
     const version = await this.refresh();
-    await this.#takeDeletions(version);
+    await this.takeDeletions(version);
     this.#hasDeletions = true;
     return version;
   }
@@ -208,7 +208,7 @@ export class BranchMirror {
     const isOtherTable = found.version <= known.version || !(await this.#isStill(known));
     if (isOtherTable) this.#clear();
     await this.#takeThrough(found, isOtherTable ? found.version - 1 : known.version);
-    if (this.#hasDeletions) await this.#takeDeletions(found.version);
+    if (this.#hasDeletions) await this.takeDeletions(found.version);
   }
 
   /** Another process can have deleted a branch and made one of its name, which has got further by now. */
@@ -262,8 +262,8 @@ export class BranchMirror {
     if (bytes !== undefined) this.put(path, bytes);
   }
 
-  /** Those of other places are left out. */
-  async #takeDeletions(version: number): Promise<void> {
+  /** Has the deletion vectors of a version in the mirror. Those of other places are left out. */
+  async takeDeletions(version: number): Promise<void> {
     const file = readManifest(this.versionsFolder, version);
     if (file === undefined) return;
     const there = new Set(namesIn(join(this.folder, '_deletions')));
