@@ -1,101 +1,98 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { existsSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Table, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
-import { FolderCommits } from '#src/engine/lance/commit/branch-commits.ts';
-import { rowFile } from '#src/engine/lance/commit/staged-rows.ts';
-import { rowsIn, Staging, StagingFolder } from '#src/engine/lance/commit/staging.ts';
+import { LanceEngine } from '#src/engine/lance/adapter/lance-engine.ts';
+import { isMade } from '#src/engine/port/refusal.ts';
 import type { Location } from '#src/kernel/ids.ts';
-import { readManifest, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
-import { parseManifest } from '#src/lance-format/manifest/parse-manifest.ts';
+import { stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { engineIn } from '#test/fixtures/engine-in.ts';
-import { appendTo } from '#test/fixtures/engine-writes.ts';
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
+import { eventually } from '#test/http/eventually.ts';
 
 const rows = (count: number): IpcFile => ipcFile(new Table({ id: vectorFromArray(new Int32Array(count)) }));
 
-/** A dataset's folder, and one that stands for a file system in memory. */
-function places(t: TestContext) {
+/** A table of five rows, and a folder that stands for a file system in memory. */
+async function tableOf(t: TestContext) {
   const folder = temporaryFolder((clean) => t.after(clean));
-  const dataset = join(folder, 't.lance');
-  mkdirSync(dataset);
   const memory = join(folder, 'memory');
-  const stagedBeside = (): readonly string[] =>
-    existsSync(stagingFolder(dataset)) ? readdirSync(stagingFolder(dataset)) : [];
+  const engine = new LanceEngine({
+    ...{ root: folder, rootOptions: {}, scratchFolder: join(folder, 'scratch'), memoryFolder: memory },
+    ...{ indexCacheBytes: 1 << 24, metadataCacheBytes: 1 << 24 },
+  });
+  const dataset = await createDataset(engine, 't.lance' as Location, rows(5), {});
+  t.after(() => dataset.close());
+  const tracked = dataset.liveRows() ?? assert.fail();
+  tracked.advance(1);
+  const data = join(folder, 't.lance', 'data');
+  rmSync(stagingFolder(join(folder, 't.lance')), { recursive: true, force: true });
+  const namesIn = (path: string) => (existsSync(path) ? readdirSync(path) : []);
   return {
-    dataset,
-    memory,
-    stagedBeside,
-    staging: new Staging(dataset, new StagingFolder(memory, 'in memory')),
+    ...{ dataset, memory, data },
+    inMemory: () => namesIn(memory),
+    beside: () => namesIn(stagingFolder(join(folder, 't.lance'))),
+    prepare: (count: number, file = rows(count)) => {
+      const prepared = dataset.prepareRows({ file, rows: count });
+      t.after(() => prepared.discard());
+      return { prepared, commit: () => dataset.replaceRows(tracked, [], prepared) };
+    },
   };
 }
 
-const place = (dataset: string, files: readonly string[]) => new FolderCommits(dataset).place(files.map(rowFile));
-
-const lastDataFile = (manifest: Buffer): string =>
-  parseManifest(manifest).files.findLast(({ kind }) => kind === 'data')?.path ?? '';
-
 test('new rows are staged in memory, and copied from there to where they belong', async (t) => {
-  const { dataset, memory, staging, stagedBeside } = places(t);
-  const staged = await staging.stage(rows(5));
-  assert.equal(staged.rows, 5);
-  assert.deepEqual([readdirSync(memory).length, stagedBeside()], [1, []]);
-  place(dataset, staged.files);
-  assert.deepEqual(
-    readdirSync(join(dataset, 'data')),
-    staged.files.map((path) => basename(path)),
-  );
-  staged.discard();
-  assert.deepEqual(readdirSync(memory), []);
+  const { dataset, data, inMemory, beside, prepare } = await tableOf(t);
+  const { prepared, commit } = prepare(5);
+  await eventually('they are in memory', () => inMemory().length === 1);
+  assert.deepEqual(beside(), []);
+  assert.ok(isMade(await commit()));
+  assert.equal(readdirSync(data).length, 2);
+  prepared.discard();
+  await eventually('nothing is in memory', () => inMemory().length === 0);
+  assert.equal(await dataset.countRows(), 10);
 });
 
 test('many bytes are staged where they belong, from where they are renamed (P7)', async (t) => {
-  const { dataset, memory, staging, stagedBeside } = places(t);
-  const staged = await staging.stage(rows(300_000));
-  assert.deepEqual([existsSync(memory), stagedBeside().length], [false, 1]);
-  place(dataset, staged.files);
-  assert.equal(readdirSync(join(dataset, 'data')).length, 1);
+  const { dataset, data, inMemory, beside, prepare } = await tableOf(t);
+  const { commit } = prepare(300_000);
+  await eventually('they are beside the table', () => beside().length === 1);
+  assert.deepEqual(inMemory(), []);
+  assert.ok(isMade(await commit()));
+  assert.deepEqual([readdirSync(data).length, await dataset.countRows()], [2, 300_005]);
 });
 
 test('where there is no room in memory, they are staged where they belong', async (t) => {
-  const { dataset, memory, staging, stagedBeside } = places(t);
+  const { dataset, memory, beside, prepare } = await tableOf(t);
   writeFileSync(memory, 'in the way');
-  const staged = await staging.stage(rows(5));
-  assert.equal(stagedBeside().length, 1);
-  place(dataset, staged.files);
-  assert.equal(readdirSync(join(dataset, 'data')).length, 1);
+  const { commit } = prepare(5);
+  await eventually('they are beside the table', () => beside().length === 1);
+  assert.ok(isMade(await commit()));
+  assert.equal(await dataset.countRows(), 10);
+  rmSync(memory);
 });
 
 test('a copy that fails leaves nothing', async (t) => {
-  const { dataset, staging } = places(t);
-  const staged = await staging.stage(rows(5));
-  writeFileSync(join(dataset, 'data'), 'in the way');
-  assert.throws(() => place(dataset, staged.files), { code: 'ENOTDIR' });
-  assert.deepEqual(readdirSync(dataset), ['data']);
-});
-
-test('of two files that are moved the first is where it was if the second cannot follow', async (t) => {
-  const { dataset, memory } = places(t);
-  mkdirSync(memory);
-  const engine = engineIn(memory);
-  const made = await createDataset(engine, 'two.lance' as Location, rows(5), {});
-  await appendTo(made, rows(5));
-  made.close();
-  const folder = join(memory, 'two.lance');
-  const manifest = readManifest(join(folder, '_versions'), 2)?.bytes ?? Buffer.of();
-  rmSync(join(folder, 'data', lastDataFile(manifest)));
-  assert.throws(() => place(dataset, rowsIn(manifest, folder).files), { code: 'ENOENT' });
-  assert.deepEqual([readdirSync(join(dataset, 'data')), readdirSync(join(folder, 'data')).length], [[], 1]);
+  const { dataset, data, inMemory, prepare } = await tableOf(t);
+  const { prepared, commit } = prepare(5);
+  await eventually('they are in memory', () => inMemory().length === 1);
+  renameSync(data, `${data} elsewhere`);
+  writeFileSync(data, 'in the way');
+  await assert.rejects(commit(), { kind: 'Internal' });
+  rmSync(data);
+  renameSync(`${data} elsewhere`, data);
+  prepared.discard();
+  await eventually('nothing is in memory', () => inMemory().length === 0);
+  assert.deepEqual([readdirSync(data).length, await dataset.countRows()], [1, 5]);
 });
 
 test('what cannot be stored is refused, and leaves nothing in memory either', async (t) => {
-  const { memory, staging } = places(t);
-  await assert.rejects(staging.stage(Buffer.from('not Arrow') as unknown as IpcFile));
-  assert.deepEqual(readdirSync(memory), []);
+  const { inMemory, prepare } = await tableOf(t);
+  const { commit } = prepare(5, Buffer.from('not Arrow') as unknown as IpcFile);
+  await assert.rejects(commit());
+  await eventually('nothing is in memory', () => inMemory().length === 0);
 });
 
 test('an overwrite by staged rows shows its own columns at once', async (t) => {
