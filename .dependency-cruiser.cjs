@@ -47,7 +47,10 @@ const mayImport = {
   ],
   config: ['kernel', 'memory'],
   load: ['kernel', 'arrow', 'rows'],
-  cli: ['kernel', 'arrow', 'rows', 'load', 'wire', 'auth', 'telemetry', 'config', 'catalog/credentials.ts'],
+  cli: [
+    ...['kernel', 'arrow', 'rows', 'load', 'wire', 'auth', 'telemetry', 'config'],
+    ...['catalog/credentials.ts', 'merge/merge-command.ts'],
+  ],
 };
 
 const rooms = Object.keys(mayImport);

@@ -1,4 +1,4 @@
-/** Tables that `load` makes: of what columns, and when. */
+/** Tables that `load` makes: of what columns, when, and of which rows. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -16,6 +16,10 @@ interface Loaded {
   readonly rows: number;
   readonly parts: number;
   readonly partsThereBefore: number;
+  readonly inserted?: number;
+  readonly updated?: number;
+  readonly duplicates?: number;
+  readonly stale?: number;
 }
 
 describe('tables that a load makes', () => {
@@ -58,6 +62,29 @@ describe('tables that a load makes', () => {
     const { stdout } = await run(['show', table]);
     return (JSON.parse(stdout.toString()) as { readonly rows: number }).rows;
   }
+
+  test('takes the last or the newest row of a key, and says how many it passed over', async () => {
+    const twice = file('twice.csv', 'id,name,at\n1,old,1\n1,new,3\n1,late,2\n');
+    const refused = await run(['load', 'ruled', twice, '--on', 'id']);
+    assert.match(refused.stderr, /a key twice/);
+    const last = await load('ruled', twice, '--on', 'id', '--on-duplicate', 'last');
+    assert.deepEqual([last.inserted, last.duplicates, last.stale], [1, 2, 0]);
+    assert.deepEqual(await rowsOf('ruled'), [{ id: 1, name: 'late', at: 2 }]);
+    const newest = await load('ruled', twice, '--on', 'id', '--version-column', 'at');
+    assert.deepEqual([newest.updated, newest.duplicates, newest.stale], [1, 2, 0]);
+    const late = await load(
+      'ruled',
+      file('late.csv', 'id,name,at\n1,later,1\n'),
+      '--on',
+      'id',
+      '--version-column',
+      'at',
+    );
+    assert.deepEqual([late.updated, late.duplicates, late.stale], [0, 0, 1]);
+    assert.deepEqual(await rowsOf('ruled'), [{ id: 1, name: 'new', at: 3 }]);
+    const noKey = await run(['load', 'ruled', twice, '--append', '--version-column', 'at']);
+    assert.match(noKey.stderr, /need --on COLUMN/);
+  });
 
   test('has no columns of a table whose first rows were refused, so that the corrected command makes it', async () => {
     const path = file('zip.csv', 'id,zip\n1,10115\n1,80331\n');

@@ -12,6 +12,7 @@ import { isSome } from '../../kernel/some.ts';
 import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { schemaOfMessage } from '../../load/row-messages.ts';
+import type { RuleTexts } from '../../merge/merge-command.ts';
 import { typeAssignment } from '../arrow.ts';
 import { type CliContext, CliError, UsageError, write } from '../command.ts';
 import { commandOf } from '../command-line.ts';
@@ -23,6 +24,14 @@ const options = {
   on: optional(listOf(text), {
     flag: 'on',
     doc: 'Upsert: a row whose values in these columns are in the table replaces that row, others are added.',
+  }),
+  onDuplicate: optional(oneOf(['refuse', 'last']), {
+    flag: 'on-duplicate',
+    doc: 'With --on: of the rows with one key the last one stays, also where one part of a file has it twice, which ends the load otherwise.',
+  }),
+  versionColumn: optional(text, {
+    flag: 'version-column',
+    doc: 'With --on: of the rows with one key, in the files and the table, the one with the greatest value in this column stays.',
   }),
   append: withDefault(boolean, { flag: 'append', default: 'false', doc: 'Add all rows, whatever is in the table.' }),
   replace: withDefault(boolean, {
@@ -86,9 +95,17 @@ export const loadCommand = commandOf(
   },
 );
 
-function modeOf({ on, append, replace }: GivenToLoad): LoadMode {
+function modeOf({ on, onDuplicate, versionColumn, append, replace }: GivenToLoad): LoadMode {
+  const rules: RuleTexts = {
+    ...(onDuplicate !== undefined && { on_duplicate: onDuplicate }),
+    ...(versionColumn !== undefined && { version_column: versionColumn }),
+  };
+  if (on === undefined && Object.keys(rules).length > 0)
+    throw new UsageError([
+      '--on-duplicate and --version-column need --on COLUMN: without a key no row replaces another',
+    ]);
   const modes: readonly (LoadMode | false | undefined)[] = [
-    on && { kind: 'upsert', on },
+    on && { kind: 'upsert', on, rules },
     append && { kind: 'append' },
     replace && { kind: 'replace' },
   ];

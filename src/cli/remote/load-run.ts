@@ -15,6 +15,7 @@ import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
 import { schemaOfMessage, streamOf } from '../../load/row-messages.ts';
+import type { RuleTexts } from '../../merge/merge-command.ts';
 import { arrowFileType, arrowStreamType } from '../../rows/answer-form.ts';
 import { type CliContext, CliError, fileFault } from '../command.ts';
 import type { PrintedRow } from './printed-rows.ts';
@@ -22,7 +23,7 @@ import { type ServiceClient, ServiceRefusal, ServiceSilent } from './service-cli
 import { tableRoute } from './table-commands.ts';
 
 export type LoadMode =
-  | { readonly kind: 'upsert'; readonly on: readonly string[] }
+  | { readonly kind: 'upsert'; readonly on: readonly string[]; readonly rules: RuleTexts }
   | { readonly kind: 'append' | 'replace' };
 
 export const inputOf = (
@@ -54,6 +55,8 @@ interface LoadParts {
 interface Loaded {
   readonly num_inserted_rows?: number;
   readonly num_updated_rows?: number;
+  readonly num_duplicate_rows?: number;
+  readonly num_stale_rows?: number;
 }
 
 interface TablePlace {
@@ -65,6 +68,7 @@ export class Load {
   readonly #parts: LoadParts;
   #hasSaidWait = false;
   readonly #sum = { rows: 0, refused: 0, inserted: 0, updated: 0, parts: 0, partsThereBefore: 0 };
+  readonly #passedOver = { duplicates: 0, stale: 0 };
   readonly #leftOut: string[] | undefined;
   /** It is the standard input, of which the first rows were looked at. */
   #pipe: InputFile | undefined;
@@ -87,7 +91,8 @@ export class Load {
     } catch (error) {
       throw error instanceof LancegateError ? this.#unreadable(error) : error;
     }
-    return { table, ...this.#sum };
+    const hasRules = mode.kind === 'upsert' && Object.keys(mode.rules).length > 0;
+    return { table, ...this.#sum, ...(hasRules && this.#passedOver) };
   }
 
   /** A table that is not there gets its columns with the first part, so that a load that fails before leaves none. */
@@ -99,11 +104,12 @@ export class Load {
     if (made === undefined) requireTypes(columns, types);
     const on = mode.kind === 'upsert' ? mode.on : [];
     for (const path of on) requireKey(path, columns);
-    const query = on.map((column) => `on=${encodeURIComponent(column)}`).join('&');
+    const rules = mode.kind === 'upsert' ? Object.entries(mode.rules) : [];
+    const query = new URLSearchParams([...on.map((column): [string, string] => ['on', column]), ...rules]).toString();
     const route = mode.kind === 'upsert' ? tableRoute(table, `merge_insert?${query}`) : tableRoute(table, 'insert');
     let keys: PartKeys | undefined;
     const send = async (part: RowsPart, file: string): Promise<void> => {
-      keys ??= this.#keysAt(there?.location ?? (await this.#declare()), mode.kind, on);
+      keys ??= this.#keysAt(there?.location ?? (await this.#declare()), mode.kind, [...on, ...rules.flat()]);
       await this.#send(route, part, keys.next(part), file);
     };
     for (const file of files) await this.#addFile(file, columns, send);
@@ -128,9 +134,9 @@ export class Load {
   }
 
   /** A table that was dropped and made again is at another location, and has nothing of what was loaded before. */
-  #keysAt(location: string, kind: LoadMode['kind'], on: readonly string[]): PartKeys {
+  #keysAt(location: string, kind: LoadMode['kind'], how: readonly string[]): PartKeys {
     const { table, label } = this.#parts;
-    return new PartKeys([table, location, kind, ...on, label]);
+    return new PartKeys([table, location, kind, ...how, label]);
   }
 
   /** Writes a line for each row that was left out since the last time. */
@@ -159,6 +165,8 @@ export class Load {
     this.#sum.rows += part.rows;
     this.#sum.inserted += answer.num_inserted_rows ?? 0;
     this.#sum.updated += answer.num_updated_rows ?? 0;
+    this.#passedOver.duplicates += answer.num_duplicate_rows ?? 0;
+    this.#passedOver.stale += answer.num_stale_rows ?? 0;
     this.#sum.parts += 1;
     if (isReplay) this.#sum.partsThereBefore += 1;
   }
