@@ -187,6 +187,15 @@ export function engineContract(
       assert.deepEqual([await idsOf(dataset), (await dataset.layout()).fragments.length], [[2, 3, 7, 8], 1]);
       const { isKnown, moved } = tracked.advance(await dataset.version());
       assert.deepEqual([isKnown, moved?.rows], [true, 4]);
+      const changed = async (after: number) => {
+        const { removed, added } = (await dataset.rowsBetween(after, await dataset.version())) ?? assert.fail();
+        const countOf = (rows: readonly { readonly count: number }[]) =>
+          rows.reduce((sum, each) => sum + each.count, 0);
+        return [countOf(removed), ...added.map((each) => [each.count, each.version])];
+      };
+      assert.deepEqual(await changed(version), [1, [2, version + 1]]); // what the compaction moved is none of them
+      assert.deepEqual(await changed(0), [0, [4, version + 2]]);
+      assert.equal(await dataset.rowsBetween(version + 2, version + 9), undefined);
     });
 
     test('rows are deleted by their addresses, those that moved meanwhile are not', async (t) => {
