@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -21,27 +19,6 @@ describe('the suites', () => {
     assert.deepEqual(
       files.filter((file) => stores.test(readFileSync(join(testFolder, file), 'utf8'))),
       [],
-    );
-  });
-
-  test('fail of an error that nobody caught, though they do not follow promises', async () => {
-    const suites = JSON.stringify(join(import.meta.dirname, 'suites.ts'));
-    const code = (thrown: string) => `
-      import { followNoPromises } from ${suites};
-      await followNoPromises();
-      const { test } = await import('node:test');
-      test('ends well', async () => {
-        setImmediate(() => { ${thrown} });
-        await new Promise((resolve) => setTimeout(resolve, 20));
-      });`;
-    const { NODE_TEST_CONTEXT: _, ...env } = process.env;
-    const codeOf = async (thrown: string) => {
-      const child = spawn(process.execPath, ['--input-type=module', '-e', code(thrown)], { env, stdio: 'ignore' });
-      return (await once(child, 'exit'))[0];
-    };
-    assert.deepEqual(
-      await Promise.all(['', "throw new Error('x')", "Promise.reject(new Error('x'))"].map(codeOf)),
-      [0, 1, 1],
     );
   });
 

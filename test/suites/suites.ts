@@ -5,7 +5,6 @@
  * What is in test/cluster takes minutes, or needs an object store, which npm cannot bring; `npm run test:cluster` runs it, and
  * `npm run test:package` what is in test/package.
  */
-import asyncHooks from 'node:async_hooks';
 import { existsSync, globSync, statfsSync } from 'node:fs';
 import { flushCompileCache } from 'node:module';
 import { basename, join } from 'node:path';
@@ -57,7 +56,6 @@ export async function runSuite(path: string): Promise<void> {
   keepFilesInMemory();
   // As `bin/start.js` does for the service.
   setFlagsFromString('--wasm-tiering-budget=500000000');
-  await followNoPromises();
   for (const file of filesOf(suite)) await import(join(testFolder, file));
   // Otherwise it is written when this process ends, and those that its tests start compile the same again.
   flushCompileCache();
@@ -75,16 +73,4 @@ function keepFilesInMemory(): void {
   if (process.env.TMPDIR !== undefined || !existsSync(sharedMemory)) return;
   const { bavail, bsize } = statfsSync(sharedMemory);
   if (bavail * bsize >= enoughBytes) process.env.TMPDIR = sharedMemory;
-}
-
-/**
- * node:test follows every promise of its process by a hook, to say in which test an error was that nobody caught. That takes a tenth of
- * the processor time of a suite. Without it such an error still fails the suite, and a file that runs by itself still names the test.
- */
-export async function followNoPromises(): Promise<void> {
-  const { createHook } = asyncHooks;
-  const idle = { enable: () => idle, disable: () => idle };
-  Object.assign(asyncHooks, { createHook: () => idle });
-  await import('node:test');
-  Object.assign(asyncHooks, { createHook });
 }
