@@ -33,7 +33,7 @@ export interface Violation {
 const codeFolders = ['src', 'test', 'bench', 'scripts', 'bin', '.ci'];
 
 export function readHouse(root: string): House {
-  const found = globSync([...codeFolders.map((folder) => `${folder}/**/*`), '{docs,deploy}/**/*', '*', '.*'], {
+  const found = globSync([...codeFolders.map((folder) => `${folder}/**/*`), '{docs,deploy,samples}/**/*', '*', '.*'], {
     cwd: root,
     withFileTypes: true,
     exclude: (entry) => entry.name === 'node_modules' || entry.name === '.git',
