@@ -85,7 +85,7 @@ export async function startService(config: Config, parts: StartParts, bounds: Bo
   const queries = new ReaderQueries(readers, openSpools(start), clock, mergeBytesUnder(config));
   const engine = await openEngine(start, state, queries);
   const { deps, behind, ...operations } = await startOperations({
-    ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, clock },
+    ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, audit, clock },
     newId: randomUUID,
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
     ...operationLimits(start),

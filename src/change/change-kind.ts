@@ -6,6 +6,7 @@ import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { paired } from '../kernel/paired.ts';
 import { principalKey } from '../kernel/request-scope.ts';
+import { requireRowEnds, rowEndsOf } from '../table/row-ends.ts';
 import {
   type Committed,
   type Head,
@@ -57,6 +58,7 @@ async function commitSteps(
     if (paired(steps, each).every(([step, totals]) => isOfRows(step) && isNothing(totals))) {
       return unchanged([request], head);
     }
+    await requireItsEnds(request, steps, shadow);
     const made = await shadow.commit(() => requireTime([request]), head.note?.([sumOf(each)]));
     return made === 'overtaken' ? made : committed(made.version, each);
   } finally {
@@ -82,6 +84,13 @@ const limitsOf = ({ scope }: ChangeRequest): ChangeLimits => ({
   timeoutMs: scope.remainingMs(),
   principal: principalKey(scope.principal),
 });
+
+/** A change that would take the column away by which rows end, or make another type of it, is refused before it is committed. */
+async function requireItsEnds({ table }: ChangeRequest, steps: readonly AnyStep[], shadow: Shadow): Promise<void> {
+  const mayChangeColumns = steps.some((step) => 'run' in step || !isOfRows(step));
+  if (!mayChangeColumns || !shadow.isPrivate || rowEndsOf(table.properties) === undefined) return;
+  requireRowEnds(table.properties, (await shadow.columns()).schema);
+}
 
 const isOfRows = (step: AnyStep): boolean => ('run' in step ? step.changesRowsOnly : changesRowsOnly[step.step.kind]);
 

@@ -14,6 +14,7 @@ import { isRefusal } from '../engine/port/refusal.ts';
 import { type Clock, type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type Location, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
+import { requireRowEnds } from '../table/row-ends.ts';
 import type { TableOwners } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -242,9 +243,11 @@ export class TableCreation implements AsyncDisposable {
     const { storageOptions, reservation } = this.#request;
     const table = await engine.newTable(reservation.location, storageOptions);
     try {
-      const rows = await writeChunks(table, chunks, signal, metrics);
+      const record = this.#record;
+      const fitting = each(chunks, ({ schema }) => requireRowEnds(record.properties, schema));
+      const rows = await writeChunks(table, fitting, signal, metrics);
       const version = await table.commit();
-      return { record: this.#record, transactionId: newTransactionId(newId), version, rows };
+      return { record, transactionId: newTransactionId(newId), version, rows };
     } catch (error) {
       this.#isTaken = isRefusal(error, 'location taken');
       throw error;
@@ -261,6 +264,7 @@ export class TableCreation implements AsyncDisposable {
     await engine.clone(from, location);
     const dataset = await engine.open({ location });
     try {
+      requireRowEnds(this.#record.properties, await dataset.schema());
       const rows = await dataset.countRows();
       return { record: this.#record, transactionId: newTransactionId(newId), version, rows };
     } finally {
@@ -329,6 +333,13 @@ async function expectRows(table: Pick<StagedTable, 'countRows'>, sent: number): 
     'the data of a record batch cannot be read: the engine stored a part of it',
     { internal: { sentRows: sent, storedRows: stored } },
   );
+}
+
+async function* each<Item>(items: AsyncIterable<Item>, look: (item: Item) => void): AsyncGenerator<Item> {
+  for await (const item of items) {
+    look(item);
+    yield item;
+  }
 }
 
 /** Asks for the next item before the current one is used up. */

@@ -22,6 +22,7 @@ import { type BranchName, showTable, type TableRef, type TransactionId } from '.
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import { markBranch, type RecoveryMarks } from '../table/recovery-marks.ts';
+import { requireRowEnds } from '../table/row-ends.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -91,6 +92,7 @@ class InsertRows {
     if (command.mode === 'append') await command.source.readFor(() => dataset.columns());
     const schema = await command.source.schema();
     const columns = await columnsFor(command, schema, dataset);
+    if (columns === undefined) requireRowEnds(table.properties, schema);
     const staged = columns && needsWhole(schema, columns) ? undefined : dataset.stageSource(columns?.file);
     try {
       const source = await this.#receive(table, command, columns, staged, scope);
@@ -173,6 +175,7 @@ class InsertRows {
   ): Promise<InsertRowsResult> {
     const dataset = await this.#deps.datasets.lastSeen(created.location, undefined);
     const columns = await columnsFor(command, chunk.schema, dataset);
+    if (columns === undefined) requireRowEnds(created.properties, chunk.schema);
     if (columns === undefined || needsWhole(chunk.schema, columns))
       throw new LancegateError(
         'ConcurrentModification',

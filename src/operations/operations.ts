@@ -21,9 +21,11 @@ import { TableAccess, type WhileStorageAnswers } from '../table/table-access.ts'
 import { TableLocks } from '../table/table-locks.ts';
 import type { TableOwners } from '../table/table-owners.ts';
 import { VersionPins } from '../table/version-pins.ts';
+import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { TableWriter } from '../write/table-writer.ts';
+import { keepDeletingEndedRows } from './ended-rows.ts';
 import { TableHandover } from './table-handover.ts';
 
 interface StartDeps {
@@ -31,6 +33,7 @@ interface StartDeps {
   readonly engine: Engine;
   readonly owners: TableOwners;
   readonly whileStorageAnswers: WhileStorageAnswers;
+  readonly audit: Audit;
   readonly clock: Clock;
   readonly newId: NewId;
   readonly logger: Logger;
@@ -96,8 +99,9 @@ export async function startOperations(given: StartDeps) {
   await given.owners.start(handover);
   const parts = { locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs, waits };
   const deps = { ...given, ...parts };
+  const stopDeleting = given.maintenanceLimits.isAutomatic ? keepDeletingEndedRows(deps) : undefined;
   const close = async (): Promise<void> => {
-    await indexJobs.close();
+    await Promise.all([indexJobs.close(), stopDeleting?.()]);
     await writer.whenIdle();
     await Promise.all([spaceWatch.close(), maintenance.close()]);
     await recoveryMarks.closeAll().catch((error: unknown) => {

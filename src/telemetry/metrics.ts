@@ -65,6 +65,11 @@ export class Metrics {
     'lancegate_ignored_fields_total',
     'Fields and query parameters of requests that the service does not know and passed over, by route.',
   );
+  readonly rowsEnded = this.#countBy<'deleted' | 'failed'>(
+    'outcome',
+    'lancegate_ended_rows_total',
+    'Rows past their time that were deleted, and looks for such rows that failed, by outcome.',
+  );
   readonly connectionEnded = this.#countBy<ConnectionEnd>(
     'reason',
     'lancegate_closed_connections_total',

@@ -101,6 +101,7 @@ async function start(t: TestContext) {
     return replacing<Dataset>(dataset, { shadow });
   };
   const { deps, close } = await startOperations({
+    audit: { requestEnded: () => undefined },
     catalog: faulty,
     engine: replacing<Engine>(engine, { open }),
     owners: new EmbeddedOwners(),

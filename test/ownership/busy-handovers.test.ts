@@ -43,6 +43,7 @@ async function operationsOf(t: TestContext, replica: Joined) {
     },
   });
   const operations = await startOperations({
+    audit: { requestEnded: () => undefined },
     ...{ catalog: replica.catalog, engine: late, owners: replica.owners, whileStorageAnswers: (read) => read() },
     ...{ clock: new ManualClock(), newId: randomUUID, logger: silentLogger as never, metrics: new Metrics() },
     ...{

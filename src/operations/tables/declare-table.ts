@@ -10,6 +10,7 @@ import type { NewId } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties, TableRef } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
+import { requireRowEnds, rowEndsOf } from '../../table/row-ends.ts';
 import type { TableAccess } from '../../table/table-access.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
 import { StringMap } from '../../wire/json-body.ts';
@@ -39,7 +40,9 @@ export const declareTable =
     answered?: AnswerOf<DescribedTable>,
   ): Promise<DescribedTable> => {
     if (location !== undefined) throw invalidInput('location: this service chooses where a declared table is stored');
-    declaredColumns(properties);
+    const columns = declaredColumns(properties);
+    if (columns.fields.length > 0) requireRowEnds(properties, columns);
+    else rowEndsOf(properties);
     await owners.hold(table);
     const chosen = await newLocation(table, catalog, engine, newId);
     const describe = (record: TableRecord) => ({ ...access.describe(record, undefined), isManaged: managesVersions });

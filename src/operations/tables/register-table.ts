@@ -29,6 +29,7 @@ import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { OpenDatasets } from '../../table/open-datasets.ts';
 import type { RecoveryMarks } from '../../table/recovery-marks.ts';
+import { requireRowEnds, rowEndsOf } from '../../table/row-ends.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
@@ -86,7 +87,7 @@ export const registerTable =
     if (found === undefined || !isKnownAllowed) throw nothingThere();
     // Read before the files are opened, so that the catalog notices any later change of the location.
     const seen = await catalog.locationsAt(found.location, found.spelling);
-    const fault = await faultOfFiles(engine, found.location);
+    const fault = await faultOfFiles(engine, found.location, properties);
     if (!isAllowedTo(await ownersOf(catalog, found, seen, table))) throw nothingThere();
     requireLeft(seen, existing);
     if (fault !== undefined) throw fault;
@@ -128,9 +129,11 @@ function requireLeft(seen: readonly KnownLocation[], replaced: TableRecord | und
   if (isTaken) throw invalidInput('location: it belongs to another table, or lies inside or around one that does');
 }
 
-async function faultOfFiles(engine: Datasets, location: Location): Promise<unknown> {
+async function faultOfFiles(engine: Datasets, location: Location, properties: Properties): Promise<unknown> {
   try {
-    (await engine.open({ location })).close();
+    const dataset = await engine.open({ location });
+    if (rowEndsOf(properties) !== undefined) requireRowEnds(properties, await dataset.schema());
+    dataset.close();
     return undefined;
   } catch (error) {
     const isMissing = error instanceof LancegateError && error.kind === 'TableNotFound';
