@@ -59,7 +59,9 @@ class Side {
     this.token = token;
     const main = join(folder, 'bin/lancegate.js');
     const flags = ['serve', '--port', String(port), '--data', data, '--log-level', 'error'];
-    this.service = new Killed(() => spawn(process.execPath, [main, ...flags], { stdio: 'pipe' }), listeningUrl);
+    // Without the LANCEGATE_* variables of the user who runs the tests.
+    const options = { stdio: 'pipe', env: { PATH: process.env.PATH } } as const;
+    this.service = new Killed(() => spawn(process.execPath, [main, ...flags], options), listeningUrl);
   }
 
   async ask(path: string, body: string | object = {}): Promise<string> {
@@ -94,7 +96,7 @@ test('a copy is the table, whatever is killed (P1, P6)', { timeout: 600_000 }, a
   const [source, target] = [await Side.open(t), await Side.open(t)];
   const range = (most: number) => Array.from({ length: 1 + random.int(most) }, (_, i) => i + random.int(5_000));
   await source.ask('create', rowsOf(range(3_000), 'first'));
-  const environment = { ...process.env, SOURCE_KEY: source.token, TARGET_KEY: target.token, WAIT: '1s' };
+  const environment = { PATH: process.env.PATH, SOURCE_KEY: source.token, TARGET_KEY: target.token, WAIT: '1s' };
   const copier = new Killed(() => {
     const args = [join(folder, 'samples/copy-table.ts'), source.url, target.url, 'people', 'id'];
     return spawn(process.execPath, args, { env: environment, stdio: 'pipe' });
