@@ -35,6 +35,7 @@ export const mergeParameters = {
   when_not_matched_by_source_delete_filt: condition('They are where this SQL condition holds.'),
   on_duplicate: Type.Optional(
     Type.Enum([...rowsThatStay], {
+      type: 'string',
       description: 'What becomes of a key that the rows hold twice: all is refused, or its first or last row counts.',
     }),
   ),

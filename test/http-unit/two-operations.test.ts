@@ -45,6 +45,7 @@ test('a merge hands on what path and query say', async () => {
       whenNotMatchedInsertAll: false,
       whenNotMatchedBySourceDelete: false,
     },
+    rules: {},
     useIndex: false,
     idempotency: undefined,
   });
