@@ -11,7 +11,7 @@ import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/
 import type { CommitTurn } from '../engine/port/row-address.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import type { AnsweredTotals } from '../idempotency/noted-outcomes.ts';
-import { LancegateError, timedOut } from '../kernel/errors.ts';
+import { timedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties, TableId, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Some } from '../kernel/some.ts';
@@ -138,7 +138,7 @@ export async function requireFit(requests: readonly WriteRequest[], { dataset }:
     try {
       fit.check(schema);
     } catch (error) {
-      throw error instanceof LancegateError ? new FaultyPart(index, error) : error;
+      throw FaultyPart.of(index, error);
     }
   }
 }

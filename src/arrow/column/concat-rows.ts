@@ -28,6 +28,11 @@ export class FaultyPart extends LancegateError {
     super(fault.kind, fault.message, { cause: fault.cause });
     this.part = part;
   }
+
+  /** Other errors than ours are the fault of no part, and stay what they are. */
+  static of(part: number, error: unknown): unknown {
+    return error instanceof LancegateError ? new FaultyPart(part, error) : error;
+  }
 }
 
 /** Offsets of 32 bits are signed. */
@@ -87,7 +92,7 @@ function sharesOf({ chunk, keep }: RowsOf, part: number): Share[] {
       return { columns, runs };
     });
   } catch (error) {
-    throw error instanceof LancegateError ? new FaultyPart(part, error) : error;
+    throw FaultyPart.of(part, error);
   }
 }
 
