@@ -25,13 +25,13 @@ const targetRows = 200_000;
 const bodies = 64;
 const bodyRows = 100;
 
-const upserts = (clients: number, rowsPerRequest: number): AgainstLoad => ({
-  what: `${clients} x ${rowsPerRequest}-row upserts`,
+const upserts = (clients: number, rowsPerRequest: number, rule = ''): AgainstLoad => ({
+  what: `${clients} x ${rowsPerRequest}-row upserts${rule}`,
   clients,
   prepare: async (service) => {
-    const table = `upserts_${clients}`;
+    const table = `upserts_${clients}${rule.replace(/\W/g, '_')}`;
     await service.post(`/v1/table/${table}/create`, bodyOf(vectorTable(targetOf())).stream);
-    const upserters = httpUpserters(service, table, { clients, rowsPerRequest });
+    const upserters = httpUpserters(service, table, { clients, rowsPerRequest, rule });
     const feed = new KeyFeed(targetRows, rowsPerRequest);
     return { send: (client) => upserters.upsert(client, feed.next()), close: upserters.close };
   },
@@ -95,6 +95,8 @@ const filtered = 'on=id&when_matched_update_all=true&when_matched_update_all_fil
 
 export const loads: Readonly<Record<string, AgainstLoad>> = {
   many: upserts(64, 100),
+  last: upserts(64, 100, '&on_duplicate=last'),
+  versions: upserts(64, 100, '&version_column=id'),
   one: upserts(1, 1),
   nested: merges('1 x 100 rows by a nested key', 'nested', 'on=who.id', nested),
   filter: merges('1 x 100-row updates under a filter', 'filtered', filtered, (table) => table),

@@ -18,6 +18,8 @@ export type Target = Pick<ServiceProcess, 'port' | 'token'>;
 export interface ClientCount {
   readonly clients: number;
   readonly rowsPerRequest: number;
+  /** What follows the key in the query, such as a rule. */
+  readonly rule?: string;
 }
 
 export interface HttpUpserters extends Upserters {
@@ -28,7 +30,8 @@ export interface HttpUpserters extends Upserters {
 }
 
 export function httpUpserters(service: Target, table: string, size: ClientCount): HttpUpserters {
-  const headOf = (bodyBytes: number): string => requestHead(service, `${table}/merge_insert?on=id`, bodyBytes);
+  const headOf = (bodyBytes: number): string =>
+    requestHead(service, `${table}/merge_insert?on=id${size.rule ?? ''}`, bodyBytes);
   const clients = Array.from({ length: size.clients }, () => ({
     connection: new RawClient(service.port),
     body: new UpsertBody(size.rowsPerRequest, floatsPerRow, headOf),
