@@ -1,7 +1,8 @@
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import type { ChangeStep, ManifestChange } from '../engine/port/change.ts';
 import type { ChangeLimits } from '../engine/port/change-limits.ts';
-import type { MergeTotals, Shadow } from '../engine/port/shadow.ts';
+import type { Shadow } from '../engine/port/shadow.ts';
+import type { AnsweredTotals } from '../idempotency/noted-outcomes.ts';
 import type { WriteRequest } from '../write/write.ts';
 
 /** A step with the file that it may need. */
@@ -11,7 +12,7 @@ export interface StepWithFile {
 }
 
 /** What a step did. */
-export interface StepTotals extends MergeTotals {
+export interface StepTotals extends AnsweredTotals {
   /** See `Committed.surplusRows`. */
   readonly surplusRows?: number;
 }

@@ -209,7 +209,7 @@ class MergeRows {
 }
 
 /** What an answer says of the rules that were in force. */
-const toldOf = ({ onDuplicate, defaults }: RowRules, numDuplicateRows: number): Told => ({
+export const toldOf = ({ onDuplicate, defaults }: RowRules, numDuplicateRows: number): Told => ({
   ...(onDuplicate !== 'refuse' && { numDuplicateRows }),
   ...(Object.keys(defaults).length > 0 && { defaults }),
 });

@@ -9,7 +9,6 @@ import type { Schema } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord, WriteOperation } from '../catalog/port.ts';
 import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/dataset.ts';
 import type { CommitTurn } from '../engine/port/row-address.ts';
-import type { MergeTotals } from '../engine/port/shadow.ts';
 import type { AnsweredTotals } from '../idempotency/noted-outcomes.ts';
 import { timedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties, TableId, TableRef, TransactionId } from '../kernel/ids.ts';
@@ -44,7 +43,7 @@ export interface SchemaFit {
 /** What one write did. */
 export interface WriteTotals extends AnsweredTotals {
   /** A write of several operations has those of each, in their order. */
-  readonly each?: readonly MergeTotals[];
+  readonly each?: readonly AnsweredTotals[];
 }
 
 export interface WriteCounts extends WriteTotals {

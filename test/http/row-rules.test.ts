@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { Dictionary, Int32, Utf8, vectorFromArray } from 'apache-arrow';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { Random } from '#test/model/random.ts';
+import { part, transact } from './multipart-body.ts';
 import { type Row, storedRows, stream } from './rows.ts';
 
 const { LANCEGATE_RULES_SEED, LANCEGATE_RULES_STEPS } = process.env;
@@ -182,6 +183,19 @@ test('the first merge into a declared table takes the newest row of each key', a
   assert.deepEqual([answer.num_inserted_rows, answer.num_duplicate_rows, answer.num_stale_rows], [1, 1, 0]);
   assert.deepEqual(await names(service), ['1 new']);
   assert.equal((await merge(service, [row(1, 1, 'old')])).num_stale_rows, 1);
+});
+
+test('of several operations each merge by a rule says what it passed over, and what the table said; so does a retry (P4, P6)', async (t) => {
+  const properties = encodeURIComponent(JSON.stringify({ 'lancegate.version_column': 'v' }));
+  const service = await startWith((clean) => t.after(clean), [row(1, 5, 'five')], `?properties=${properties}`);
+  const put = { operation: 'merge_insert', on: 'id', source: 'r' };
+  const late = rowsOf([row(1, 4, 'late'), row(2, 1, 'a'), row(2, 2, 'b')]);
+  for (const _ of ['sent', 'again']) {
+    const answer = await transact(service, 't', [part('put', put), part('r', late)], { 'idempotency-key': 'k' });
+    const [{ num_stale_rows, num_duplicate_rows, table_defaults }] = answer.body.operations as [Row];
+    assert.deepEqual([num_stale_rows, num_duplicate_rows, table_defaults], [1, 1, { version_column: 'v' }]);
+  }
+  assert.deepEqual(await names(service), ['1 five', '2 b']);
 });
 
 const isOlder = (a: Sent, b: Sent): boolean => b.v !== null && (a.v === null || a.v < b.v);

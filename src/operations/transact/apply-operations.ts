@@ -14,13 +14,14 @@ import { headerText, jsonAnswer, type Offer, queryBranch, type RouteInput, table
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
 import type { Replayable } from '../../idempotency/idempotency.ts';
+import type { AnsweredTotals } from '../../idempotency/noted-outcomes.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { TransactionId } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../../wire/identifiers.ts';
-import { Count } from '../../wire/json-body.ts';
+import { Count, StringMap } from '../../wire/json-body.ts';
 import { kindOf, type NamedOperation, OperationBody, operationActions, sourceOf } from './operation-kinds.ts';
 import { PlannedOperation } from './operation-step.ts';
 import { type NamedSource, TransactBody } from './transact-body.ts';
@@ -38,7 +39,7 @@ interface TransactDeps extends ChangeDeps {
   readonly metrics: Metrics;
 }
 
-interface OperationTotals extends MergeTotals {
+interface OperationTotals extends AnsweredTotals {
   readonly name: string;
   readonly operation: string;
 }
@@ -56,8 +57,7 @@ const transact =
   async (command: TransactCommand, scope: RequestScope): Promise<Replayable<TransactResult>> => {
     const { each = [], ...result } = await applyAll(deps)(command, scope);
     const operations = command.operations.map(({ name, does }, index) => {
-      const { numInsertedRows, numUpdatedRows, numDeletedRows } = each[index] ?? nothing;
-      return { name, operation: does.kind, numInsertedRows, numUpdatedRows, numDeletedRows };
+      return { ...(each[index] ?? nothing), name, operation: does.kind };
     });
     return { ...result, operations };
   };
@@ -118,6 +118,9 @@ const Applied = Type.Object({
       num_inserted_rows: Count,
       num_updated_rows: Count,
       num_deleted_rows: Count,
+      num_duplicate_rows: Type.Optional(Count),
+      num_stale_rows: Type.Optional(Count),
+      table_defaults: Type.Optional(StringMap),
     }),
   ),
 });
@@ -179,6 +182,9 @@ const shown = (each: Awaited<ReturnType<ReturnType<typeof transact>>>['operation
   num_inserted_rows: each.numInsertedRows,
   num_updated_rows: each.numUpdatedRows,
   num_deleted_rows: each.numDeletedRows,
+  ...(each.numDuplicateRows !== undefined && { num_duplicate_rows: each.numDuplicateRows }),
+  ...(each.numStaleRows !== undefined && { num_stale_rows: each.numStaleRows }),
+  ...(each.defaults && { table_defaults: each.defaults }),
 });
 
 /** Who may do none of the operations is refused before a byte of the body is read. */

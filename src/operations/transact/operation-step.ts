@@ -14,11 +14,11 @@ import { LancegateError } from '../../kernel/errors.ts';
 import type { BranchName, Properties } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
-import { Batch, type MergeOfRows } from '../../merge/batch.ts';
+import { Batch, type MergeOfRows, type Told } from '../../merge/batch.ts';
 import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { type ReadColumns, soughtKeys } from '../../merge/key-index/key-lookup.ts';
 import { newestRows } from '../../merge/newest-rows.ts';
-import { requireFewNested, requireFit } from '../../merge/request.ts';
+import { requireFewNested, requireFit, toldOf } from '../../merge/request.ts';
 import { readSourceKeys, requireVersions, rulesOf } from '../../merge/row-rules.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
 import {
@@ -43,6 +43,7 @@ interface StepDeps {
 interface ReadyMerge {
   readonly schema: Schema;
   readonly merge: MergeOfRows;
+  readonly told: Told;
 }
 
 export class PlannedOperation implements ComputedStep {
@@ -106,18 +107,19 @@ export class PlannedOperation implements ComputedStep {
   async #merge(shadow: Shadow, does: MergeOperation, found: TableColumns, limits: ChangeLimits): Promise<StepTotals> {
     const ready = this.#ready;
     const isReady = ready !== undefined && isDeepStrictEqual(ready.schema, found.schema);
-    const { merge } = isReady ? ready : await this.#readyMerge(does, found);
+    const { merge, told } = isReady ? ready : await this.#readyMerge(does, found);
     const sent = new Batch([merge], false, this.#deps.keyHasher);
-    if (sent.changesNothing) return nothing;
+    if (sent.changesNothing) return { ...nothing, ...told };
     const { where } = soughtKeys(sent);
     const read: ReadColumns = (columns) => shadow.select(columns, where, limits);
     const { versionColumn } = merge;
-    const { batch: newest } =
+    const { batch: newest, numStaleRows } =
       versionColumn === undefined ? { batch: sent } : await newestRows(sent, versionColumn, read);
-    if (newest.changesNothing) return nothing;
+    const said = { ...told, ...(numStaleRows && { numStaleRows: numStaleRows[0] ?? 0 }) };
+    if (newest.changesNothing) return { ...nothing, ...said };
     const batch = await completeBatch(newest, read);
     const { totals, surplusRows } = await mergeAsStep(this.#deps.engine, { columns: found, shadow }, batch);
-    return { ...totals, surplusRows };
+    return { ...totals, ...said, surplusRows };
   }
 
   async #readyMerge(does: MergeOperation, found: TableColumns): Promise<ReadyMerge> {
@@ -127,11 +129,12 @@ export class PlannedOperation implements ComputedStep {
     const chunk = this.#fitting(does, found);
     requireFewNested(chunk, on);
     requireVersions(rules, { source: chunk.schema, table: found.schema });
-    const rows = await readSourceKeys(chunk, { on, flags, rules }, keyHasher);
+    const { numDuplicateRows, ...rows } = await readSourceKeys(chunk, { on, flags, rules }, keyHasher);
     const absent = fieldsToKeep(received(this.#chunk).schema, found.schema, flags);
     const spec = { ...flags, useIndex: false };
     const { versionColumn } = rules;
-    return { schema: found.schema, merge: { branch, scope, on, spec, absent, ...rows, versionColumn } };
+    const told = toldOf(rules, numDuplicateRows);
+    return { schema: found.schema, told, merge: { branch, scope, on, spec, absent, ...rows, versionColumn } };
   }
 
   /** Returns the rows, laid out as the columns that they go into. Of malformed values the engine might store a part. */
