@@ -2,15 +2,20 @@
  * What a commit says of the keyed requests that it carries out, in the properties of its transaction: a process that finds the commit after
  * a crash can give their first answers, although the catalog did not learn of them (P6).
  */
+
 import type { WriteOperation } from '../catalog/port.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
 import type { Properties, TransactionId } from '../kernel/ids.ts';
+import type { InvalidRow } from '../kernel/invalid-rows.ts';
 
 /** What the answer to a write says of its rows. */
 export interface AnsweredTotals extends MergeTotals {
   /** Of a merge with rules for them: rows that were older than those there, or that another row of the source stood in for. */
   readonly numStaleRows?: number;
   readonly numDuplicateRows?: number;
+  /** Of one that reports rows that break a rule. */
+  readonly numInvalidRows?: number;
+  readonly invalidRows?: readonly InvalidRow[];
   /** Of a merge by rules of its table. */
   readonly defaults?: Properties;
 }
@@ -49,5 +54,6 @@ export const outcomeOf = (totals: AnsweredTotals): Readonly<Record<string, strin
   num_updated_rows: String(totals.numUpdatedRows),
   num_deleted_rows: String(totals.numDeletedRows),
   ...(totals.numDuplicateRows !== undefined && { num_duplicate_rows: String(totals.numDuplicateRows) }),
+  ...(totals.numInvalidRows !== undefined && { num_invalid_rows: String(totals.numInvalidRows) }),
   ...(totals.numStaleRows !== undefined && { num_stale_rows: String(totals.numStaleRows) }),
 });

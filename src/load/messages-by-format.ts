@@ -2,6 +2,7 @@
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { RowConversion } from '../rows/bodies/row-conversion.ts';
+import type { LeftOut } from '../rows/bodies/row-source.ts';
 import { messagesOfArrow } from './arrow-file.ts';
 import { fittedTo } from './fitting-columns.ts';
 import type { InputFile } from './input-file.ts';
@@ -38,8 +39,25 @@ export async function* messagesByFormat(
     case 'ndjson': {
       const given = new Map(types.map((field) => [field.name, field]));
       // The rows of a table that the command has just made are read as they were when their columns were inferred.
-      const conversion = new RowConversion({ format, delimiter, table, given, leftOut, takesAny: true });
+      const conversion = new RowConversion({
+        format,
+        delimiter,
+        table,
+        given,
+        leftOut: listedIn(leftOut),
+        takesAny: true,
+      });
       yield* messagesOfText(input.pieces(), conversion);
     }
   }
 }
+
+/** A file of nothing but faults ends here, if the list is not emptied before. */
+const mostLeftOut = 100_000;
+
+const listedIn = (list: string[] | undefined): LeftOut =>
+  list &&
+  ((reason) => {
+    if (list.length >= mostLeftOut) throw invalidInput(`${reason}; so are ${mostLeftOut} rows before it`);
+    list.push(reason);
+  });

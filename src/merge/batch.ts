@@ -35,7 +35,7 @@ export interface MergeRequest extends WriteRequest, MergeOfRows {
   readonly told: Told;
 }
 
-export type Told = Pick<MergeRowsResult, 'numDuplicateRows' | 'defaults'>;
+export type Told = Pick<MergeRowsResult, 'numDuplicateRows' | 'numInvalidRows' | 'invalidRows' | 'defaults'>;
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
 const maxBatchableRows = 10_000;

@@ -4,6 +4,7 @@ import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/f
 import { type AbsentField, isNull } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
+import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import { madeOfColumns } from '../create/declared-columns.ts';
 import type { TableMaker } from '../create/table-maker.ts';
@@ -13,6 +14,7 @@ import { outcomeOf } from '../idempotency/noted-outcomes.ts';
 import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
+import { InvalidRows } from '../kernel/invalid-rows.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
@@ -22,6 +24,7 @@ import type { TableWriter } from '../write/table-writer.ts';
 import { batchKey, type MergeRequest, type Told } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
+import { requireFewInvalid, toldOfInvalid, withoutUnallowedNulls, withRequiredKeys } from './row-faults.ts';
 import { type KeyedRows, type Merged, type RowRules, readSourceKeys, requireVersions, rulesOf } from './row-rules.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
@@ -33,8 +36,13 @@ export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempote
 /** A source that was received, fits its table and whose keys are in order. */
 interface ReadySource extends KeyedRows {
   readonly rules: RowRules;
+  /** undefined where none is reported. */
+  readonly invalid: InvalidRows | undefined;
   readonly keyed: KeyedRequest | undefined;
 }
+
+/** What was received of a source. */
+type MergeReceived = Pick<ReadySource, 'chunk' | 'rules' | 'invalid'>;
 
 interface FittingSource extends ReadySource {
   /** The fields of the table's structs that the client did not send. */
@@ -78,8 +86,8 @@ class MergeRows {
     const table = await madeOfColumns(this.#deps, await access.find(command.table), command, scope);
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
-    const { chunk, checked, absent, rules } = await this.#receiveFitting(command, table, dataset);
-    const source = await this.#check(chunk, { ...command, rules }, keyed);
+    const { checked, absent, ...received } = await this.#receiveFitting(command, table, dataset);
+    const source = await this.#check(received, command, keyed);
     return this.#submit(table, command, { ...source, checked, absent }, scope);
   }
 
@@ -91,54 +99,68 @@ class MergeRows {
   ) {
     return this.#deps.metrics.writeStage('receive', async () => {
       await source.readFor(() => dataset.columns());
+      const rulesFor = (table: Schema) => rulesOf(asked, flags, properties, table.metadata);
+      const { schema: known } = await fittingSchema(dataset, rulesFor);
+      const invalid = leftOutOf(source, rulesFor(known));
       const schema = await source.schema();
       const by = JSON.stringify([on, flags, asked]);
       const fitTo = (table: Schema): Fit => {
         const known = this.#fits.get(schema);
         if (known?.table === table && known.by === by) return known;
-        const rules = rulesOf(asked, flags, properties, table.metadata);
+        const rules = rulesFor(table);
         requireAllFit(schema, table, { on, flags, rules });
         const fit = { table, by, rules, absent: fieldsToKeep(schema, table, flags) };
         this.#fits.set(schema, fit);
         return fit;
       };
       const table = await fittingSchema(dataset, fitTo);
-      const chunk = joinBatches(await wholeFitting(source, table));
       const { rules, absent } = fitTo(table.schema);
-      return { chunk, checked: table.schema, absent, rules };
+      const fitting = await wholeFitting(source, table, (sent) => withoutUnallowedNulls(sent, table.schema, invalid));
+      const chunk = joinBatches(withRequiredKeys(fitting, on, rules.invalid, invalid));
+      requireFewInvalid(rules.invalid, invalid, chunk.rows);
+      return { chunk, checked: table.schema, absent, rules, invalid };
     });
   }
 
   /** As `#receiveFitting`, for a table that has no dataset yet. */
   #receiveFirst({ source, on, flags, rules: asked }: MergeRowsCommand, { properties }: TableRecord) {
-    return this.#deps.metrics.writeStage('receive', async () => {
+    return this.#deps.metrics.writeStage('receive', async (): Promise<MergeReceived> => {
+      const invalid = leftOutOf(source, rulesOf(asked, flags, properties, new Map()));
       const schema = await source.schema();
       const rules = rulesOf(asked, flags, properties, schema.metadata);
       requireStorable(schema, on, rules);
-      return { chunk: joinBatches(await source.whole()), rules };
+      const sent = await source.whole();
+      const chunk = joinBatches(withRequiredKeys(sent, on, rules.invalid, invalid));
+      requireFewInvalid(rules.invalid, invalid, chunk.rows);
+      return { chunk, rules, invalid };
     });
   }
 
-  #check(chunk: IpcChunk, merged: Merged & { rules: RowRules }, keyed: Keyed | undefined): Promise<ReadySource> {
+  #check(
+    { chunk, rules, invalid }: MergeReceived,
+    merged: Omit<Merged, 'rules'>,
+    keyed: Keyed | undefined,
+  ): Promise<ReadySource> {
     return this.#deps.metrics.writeStage('check', async () => {
-      const rows = await readSourceKeys(chunk, merged, this.#deps.keyHasher);
-      return { ...rows, rules: merged.rules, keyed: await keyed?.request() };
+      const rows = await readSourceKeys(chunk, { ...merged, rules }, this.#deps.keyHasher);
+      return { ...rows, rules, invalid, keyed: await keyed?.request() };
     });
   }
 
   #submit(
     table: TableRecord,
     { branch, on, flags, useIndex }: MergeRowsCommand,
-    { chunk, keys, digests, keyed, checked, absent, rules, numDuplicateRows }: FittingSource,
+    source: FittingSource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
     const { access, writer, newId, metrics } = this.#deps;
+    const { chunk, keys, digests, keyed, checked, absent, rules } = source;
     requireFewNested(chunk, on);
     const transactionId = newTransactionId(newId);
     const spec = { ...flags, useIndex };
     const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
     const { versionColumn } = rules;
-    const told = toldOf(rules, numDuplicateRows);
+    const told = toldOf(source);
     const fit = fitOf(chunk, checked, (rows, now) => requireAllFit(rows, now, { on, flags, rules }));
     const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, absent, fit, versionColumn, told };
     return access.onFilesOf(table, async () => {
@@ -161,9 +183,9 @@ class MergeRows {
   ): Promise<MergeRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
     const { access, locks } = this.#deps;
-    const { chunk: sent, rules } = await this.#receiveFirst(command, declared);
-    const source = await this.#check(sent, { ...command, flags: upsert, rules }, keyed);
-    const { chunk } = source;
+    const received = await this.#receiveFirst(command, declared);
+    const source = await this.#check(received, { ...command, flags: upsert }, keyed);
+    const { chunk, rules } = source;
     const release = await locks.lockExclusive(command.table, scope.signal);
     try {
       const record = await access.find(command.table);
@@ -187,18 +209,15 @@ class MergeRows {
   }
 
   /** There are no rows to merge with, so the table is created with the rows of the source. */
-  async #materialise(
-    declared: TableRecord,
-    { chunk, keyed, rules, numDuplicateRows }: ReadySource,
-    scope: RequestScope,
-  ): Promise<MergeRowsResult> {
+  async #materialise(declared: TableRecord, source: ReadySource, scope: RequestScope): Promise<MergeRowsResult> {
+    const { chunk, keyed, rules } = source;
     await using creation = await this.#deps.maker.beginDeclared(declared);
     const written = await creation.write(once(chunk), scope.signal);
     scope.signal.throwIfAborted();
     const { transactionId, version, rows } = written;
     const counts = { numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
     const isVersioned = rules.versionColumn !== undefined && { numStaleRows: 0 };
-    const result = { transactionId, version, ...counts, ...toldOf(rules, numDuplicateRows), ...isVersioned };
+    const result = { transactionId, version, ...counts, ...toldOf(source), ...isVersioned };
     await creation.publish(written, {
       operation: 'merge_insert',
       outcome: outcomeOf(result),
@@ -208,9 +227,22 @@ class MergeRows {
   }
 }
 
+/** Rows that break a rule are left out of the source where they are to be reported. */
+function leftOutOf(source: ArrowSource, { invalid: { isReported } }: RowRules): InvalidRows | undefined {
+  if (!isReported) return undefined;
+  const invalid = new InvalidRows();
+  source.leaveOut(invalid);
+  return invalid;
+}
+
 /** What an answer says of the rules that were in force. */
-export const toldOf = ({ onDuplicate, defaults }: RowRules, numDuplicateRows: number): Told => ({
+export const toldOf = ({
+  rules: { onDuplicate, defaults },
+  numDuplicateRows,
+  invalid,
+}: Pick<ReadySource, 'rules' | 'numDuplicateRows' | 'invalid'>): Told => ({
   ...(onDuplicate !== 'refuse' && { numDuplicateRows }),
+  ...toldOfInvalid(invalid),
   ...(Object.keys(defaults).length > 0 && { defaults }),
 });
 

@@ -1,5 +1,5 @@
 /**
- * How a merge takes rows that come twice or late, and what it knows of its source before it may queue. The request says a rule, or else a default of the table does: the entry `lancegate.` and
+ * How a merge takes rows that come twice or late, or break a rule, and what it knows of its source before it may queue. The request says a rule, or else a default of the table does: the entry `lancegate.` and
  * the name of the rule, in the metadata of its schema, or else in its properties. An empty text is no rule, so a request can do without
  * a default.
  */
@@ -11,12 +11,14 @@ import { type DistinctKeys, orderedValue, readDistinctKeys, readKeptKeys } from 
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { readKeyColumn } from '../keys/key-values.ts';
 import { type MergeFlags, type RuleName, type RuleTexts, rowsThatStay, ruleNames } from './merge-command.ts';
+import { type InvalidRules, readInvalidRules } from './row-faults.ts';
 
 export interface RowRules {
   /** What becomes of a key that a source holds twice: it is refused, or its first, last or newest row stays. */
   readonly onDuplicate: (typeof rowsThatStay)[number] | 'newest';
   /** Of rows with one key the one with the greatest value is the newest, and an older one changes nothing. */
   readonly versionColumn: FieldPath | undefined;
+  readonly invalid: InvalidRules;
   /** Those of them that the table said. */
   readonly defaults: RuleTexts;
 }
@@ -49,7 +51,8 @@ export function readRules(
   const onDuplicate = rowsThatStay.find((each) => each === asked);
   if (asked !== undefined && onDuplicate === undefined)
     throw invalidInput(`${shown('on_duplicate')}: expected one of ${rowsThatStay.join(', ')}`);
-  if (!texts.version_column) return { onDuplicate: onDuplicate ?? 'refuse', versionColumn: undefined };
+  const invalid = readInvalidRules(texts, flags, shown);
+  if (!texts.version_column) return { onDuplicate: onDuplicate ?? 'refuse', versionColumn: undefined, invalid };
   const versionColumn = parseFieldPath(texts.version_column, shown('version_column'));
   if (onDuplicate === 'first' || onDuplicate === 'last')
     throw invalidInput(
@@ -59,7 +62,7 @@ export function readRules(
     throw invalidInput(
       `${shown('version_column')}: a merge that deletes by source does not compare versions; send an empty version_column to do without`,
     );
-  return { onDuplicate: onDuplicate ?? 'newest', versionColumn };
+  return { onDuplicate: onDuplicate ?? 'newest', versionColumn, invalid };
 }
 
 const orderedKinds: readonly DataType['kind'][] = [

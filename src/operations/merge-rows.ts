@@ -16,6 +16,8 @@ const Merged = arrowAnswer({
   num_rows: Count,
   num_duplicate_rows: Type.Optional(Count),
   num_stale_rows: Type.Optional(Count),
+  num_invalid_rows: Type.Optional(Count),
+  invalid_rows: Type.Optional(Type.Array(Type.Object({ row: Count, reason: Type.String() }))),
   table_defaults: Type.Optional(StringMap),
   transaction_id: Type.String(),
 });
@@ -47,6 +49,10 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
       num_rows: result.numUpdatedRows + result.numInsertedRows,
       ...(result.numDuplicateRows !== undefined && { num_duplicate_rows: result.numDuplicateRows }),
       ...(result.numStaleRows !== undefined && { num_stale_rows: result.numStaleRows }),
+      ...(result.numInvalidRows !== undefined && {
+        num_invalid_rows: result.numInvalidRows,
+        invalid_rows: result.invalidRows ?? [],
+      }),
       ...(result.defaults && { table_defaults: result.defaults }),
       transaction_id: result.transactionId,
     };

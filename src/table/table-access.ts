@@ -226,11 +226,15 @@ export async function fittingSchema(
 
 /**
  * Returns all rows of a source that fits the table, laid out as the table's. Memory is reserved for NULLs that are added to
- * them, too.
+ * them, too. `asSent` may leave some of them out before.
  */
-export async function wholeFitting(source: ArrowSource, { schema, file }: TableColumns): Promise<IpcChunk> {
+export async function wholeFitting(
+  source: ArrowSource,
+  { schema, file }: TableColumns,
+  asSent: (chunk: IpcChunk) => IpcChunk = (chunk) => chunk,
+): Promise<IpcChunk> {
   const chunk = await source.whole(nullBytesPerRow(await source.schema(), schema));
-  return fitRows(chunk, schema, file);
+  return fitRows(asSent(chunk), schema, file);
 }
 
 /** Says that these rows fit the table with the schema `checked`, and with any other that `requireFit` lets pass. */

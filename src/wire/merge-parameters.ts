@@ -4,6 +4,7 @@ import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import {
+  invalidWays,
   type MergeFlags,
   type MergeRowsCommand,
   type RuleName,
@@ -46,6 +47,20 @@ export const mergeParameters = {
       examples: ['updated_at'],
     }),
   ),
+  on_invalid: Type.Optional(
+    Type.Enum([...invalidWays], {
+      type: 'string',
+      description:
+        'What becomes of rows that break a rule: all is refused, or they are left out and told in the answer.',
+    }),
+  ),
+  max_invalid: Type.Optional(
+    Type.String({
+      description: 'With more invalid rows all is refused: a number of rows, or a share of them with a decimal point.',
+      examples: ['0.1'],
+    }),
+  ),
+  key_required: flag('A row with NULL in its key is invalid.'),
   use_index: flag('`false` forbids to look keys up in an index.'),
   use_lsm: Refused,
   use_rte: Refused,

@@ -191,7 +191,8 @@ function valueOfView(views: DataView, at: number, length: number, buffers: reado
   return buffer.subarray(start, start + length);
 }
 
-const isNull = ({ validity }: ColumnData, index: number): boolean => validity !== undefined && !bitAt(validity, index);
+export const isNullAt = ({ validity }: ColumnData, index: number): boolean =>
+  validity !== undefined && !bitAt(validity, index);
 
 /** Says whether a field declared without NULL holds one, other than in a struct or a fixed-size list that is NULL itself. */
 export function hasUnexpectedNull(field: Field, data: ColumnData, parent: Field, around: ColumnData): boolean {
@@ -199,7 +200,7 @@ export function hasUnexpectedNull(field: Field, data: ColumnData, parent: Field,
   const { childValues } = columnLayout(parent);
   if (childValues === undefined) return true;
   for (let i = 0; i < data.length; i++) {
-    if (isNull(data, i) && !isNull(around, Math.floor(i / childValues))) return true;
+    if (isNullAt(data, i) && !isNullAt(around, Math.floor(i / childValues))) return true;
   }
   return false;
 }

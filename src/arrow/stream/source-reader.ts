@@ -7,6 +7,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import type { InvalidRows } from '../../kernel/invalid-rows.ts';
 import { type BodyAccount, bufferBytesFor } from '../../memory/body-memory.ts';
 import { BatchBuffers, type CheckedBatch, checkBatch } from '../column/batch-buffers.ts';
 import { type Block, describeForeignFormat } from '../format/ipc-file.ts';
@@ -63,6 +64,8 @@ const mostExpectedBytes = 16 << 20;
 interface Conversion {
   /** The rows are for a table of these columns. To be said before the first byte is asked for. */
   into(table: Schema): void;
+  /** Rows that do not fit are left out, and are there once all was asked for. To be said before the first byte is. */
+  leaveOut(invalid: InvalidRows): void;
   convert(text: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
   /** Nothing more is asked for. */
   close(): void;
@@ -141,6 +144,11 @@ export class ArrowSource {
   /** The rows are for a table that is there: those that are no Arrow yet become what its columns are. To be called before all else. */
   async readFor(columns: () => Promise<{ readonly schema: Schema }>): Promise<void> {
     if (this.#conversion !== undefined) this.#conversion.into((await columns()).schema);
+  }
+
+  /** As `Conversion.leaveOut`. Of Arrow no row is left out. To be called before all else. */
+  leaveOut(invalid: InvalidRows): void {
+    this.#conversion?.leaveOut(invalid);
   }
 
   /** Resolves as soon as the message of the schema has arrived. It may be called again. */

@@ -19,6 +19,7 @@ import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { type ReadColumns, soughtKeys } from '../../merge/key-index/key-lookup.ts';
 import { newestRows } from '../../merge/newest-rows.ts';
 import { requireFewNested, requireFit, toldOf } from '../../merge/request.ts';
+import { withRequiredKeys } from '../../merge/row-faults.ts';
 import { readSourceKeys, requireVersions, rulesOf } from '../../merge/row-rules.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
 import {
@@ -125,15 +126,17 @@ export class PlannedOperation implements ComputedStep {
   async #readyMerge(does: MergeOperation, found: TableColumns): Promise<ReadyMerge> {
     const { on, flags } = does;
     const { branch, scope, keyHasher, properties } = this.#deps;
-    const rules = rulesOf(does.rules, flags, properties, found.schema.metadata);
-    const chunk = this.#fitting(does, found);
+    // One operation takes all of its rows, or is refused, whatever the table says.
+    const asked = { ...does.rules, on_invalid: '', max_invalid: '' };
+    const rules = rulesOf(asked, flags, properties, found.schema.metadata);
+    const chunk = withRequiredKeys(this.#fitting(does, found), on, rules.invalid, undefined);
     requireFewNested(chunk, on);
     requireVersions(rules, { source: chunk.schema, table: found.schema });
     const { numDuplicateRows, ...rows } = await readSourceKeys(chunk, { on, flags, rules }, keyHasher);
     const absent = fieldsToKeep(received(this.#chunk).schema, found.schema, flags);
     const spec = { ...flags, useIndex: false };
     const { versionColumn } = rules;
-    const told = toldOf(rules, numDuplicateRows);
+    const told = toldOf({ rules, numDuplicateRows, invalid: undefined });
     return { schema: found.schema, told, merge: { branch, scope, on, spec, absent, ...rows, versionColumn } };
   }
 

@@ -1,11 +1,14 @@
 /** The thread of `conversions.ts` reads the rows of several bodies, piece by piece. */
 import { parentPort } from 'node:worker_threads';
 import { LancegateError } from '../../kernel/errors.ts';
+import { InvalidRows } from '../../kernel/invalid-rows.ts';
 import type { Converted, ConvertedParts, ToConvert } from './conversions.ts';
 import { RowConversion } from './row-conversion.ts';
 
 interface BodyInThread {
   readonly conversion: RowConversion;
+  /** undefined where no row is left out. */
+  readonly invalid: InvalidRows | undefined;
   /** They come of the last message. */
   readonly parts: AsyncIterator<Uint8Array>;
 }
@@ -20,8 +23,10 @@ function partsOf(asked: ToConvert, { conversion, parts }: BodyInThread): AsyncIt
 async function convert(asked: ToConvert): Promise<ConvertedParts> {
   const none = { parts: [], isMore: false };
   if (asked.kind === 'begin') {
-    const conversion = new RowConversion(asked);
-    bodies.set(asked.body, { conversion, parts: conversion.add(new Uint8Array(0)) });
+    const invalid = asked.leavesOut ? new InvalidRows() : undefined;
+    const leftOut = invalid && ((reason: string, row: number) => invalid.add(row, reason));
+    const conversion = new RowConversion({ format: asked.format, table: asked.table, leftOut });
+    bodies.set(asked.body, { conversion, invalid, parts: conversion.add(new Uint8Array(0)) });
     return none;
   }
   const body = bodies.get(asked.body);
@@ -32,7 +37,7 @@ async function convert(asked: ToConvert): Promise<ConvertedParts> {
   // An answer has about so many bytes: a few bytes of text can become as many as their table has columns.
   for (let bytes = 0; bytes < 1 << 20; ) {
     const next = await parts.next();
-    if (next.done) return { parts: ready, isMore: false };
+    if (next.done) return { parts: ready, isMore: false, invalid: body.invalid?.report() };
     ready.push(next.value);
     bytes += next.value.length;
   }

@@ -6,12 +6,18 @@ import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { type ErrorName, LancegateError } from '../../kernel/errors.ts';
+import type { InvalidReport, InvalidRows } from '../../kernel/invalid-rows.ts';
 import type { RowFormat } from '../answer-form.ts';
 import { RowConversion } from './row-conversion.ts';
 
 /** The thread answers all messages but `leave`, before the next one of the body is sent. */
 export type ToConvert = { readonly body: number } & (
-  | { readonly kind: 'begin'; readonly format: RowFormat; readonly table: Schema | undefined }
+  | {
+      readonly kind: 'begin';
+      readonly format: RowFormat;
+      readonly table: Schema | undefined;
+      readonly leavesOut: boolean;
+    }
   | { readonly kind: 'add'; readonly bytes: Uint8Array<ArrayBuffer> }
   | { readonly kind: 'more' | 'end' | 'leave' }
 );
@@ -20,6 +26,8 @@ export type ToConvert = { readonly body: number } & (
 export interface ConvertedParts {
   readonly parts: readonly Uint8Array[];
   readonly isMore: boolean;
+  /** The rows that were left out so far, where they are left out and no part is left. */
+  readonly invalid?: InvalidReport | undefined;
 }
 
 export type Converted = { readonly body: number } & (
@@ -125,6 +133,7 @@ class TextConversion {
   readonly #format: RowFormat;
   readonly #mostBytes: number;
   #table: Schema | undefined;
+  #invalid: InvalidRows | undefined;
   #isInThread = false;
 
   constructor(
@@ -140,6 +149,10 @@ class TextConversion {
 
   into(table: Schema): void {
     this.#table = table;
+  }
+
+  leaveOut(invalid: InvalidRows): void {
+    this.#invalid = invalid;
   }
 
   /** Bytes of `text` may be used for something else once the next ones are asked for. */
@@ -176,7 +189,13 @@ class TextConversion {
     const body = this.#body;
     if (!this.#isInThread) {
       this.#isInThread = true;
-      await this.#conversions.ask({ body, kind: 'begin', format: this.#format, table: this.#table });
+      await this.#conversions.ask({
+        body,
+        kind: 'begin',
+        format: this.#format,
+        table: this.#table,
+        leavesOut: this.#invalid !== undefined,
+      });
     }
     yield* this.#parts({ body, kind: 'add', bytes });
   }
@@ -188,10 +207,13 @@ class TextConversion {
       answered = await this.#conversions.ask({ body: message.body, kind: 'more' });
       yield* answered.parts;
     }
+    if (answered.invalid) this.#invalid?.take(answered.invalid);
   }
 
   async *#convertHere(text: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
-    const conversion = new RowConversion({ format: this.#format, table: this.#table });
+    const invalid = this.#invalid;
+    const leftOut = invalid && ((reason: string, row: number) => invalid.add(row, reason));
+    const conversion = new RowConversion({ format: this.#format, table: this.#table, leftOut });
     for await (const part of conversion.add(text)) {
       yield part;
       if (part.length > smallBytes) await setImmediate(); // a few bytes can become much, and others wait for this thread

@@ -55,6 +55,11 @@ interface ConversionOf {
   readonly takesAny?: boolean;
 }
 
+/** The rows of a body are counted from 1. */
+interface NumberedRow extends Row {
+  readonly number: number;
+}
+
 export class RowConversion {
   readonly #isCsv: boolean;
   readonly #source: RowSource;
@@ -64,15 +69,23 @@ export class RowConversion {
   readonly #takesAny: boolean;
   readonly #mark = new ByteOrderMark();
   #fields: readonly Field[] | undefined;
-  #rows: Row[] = [];
+  #rows: NumberedRow[] = [];
+  #lastRow = 0;
   #bytes = 0;
 
   constructor(conversion: ConversionOf) {
     const { format, table, given = new Map(), leftOut, takesAny = table === undefined } = conversion;
     this.#isCsv = format !== 'json' && format !== 'ndjson';
     this.#source = sourceOf(conversion, (read) => {
-      const row = orLeftOut(leftOut, read);
-      if (row !== undefined) this.#rows.push(row);
+      const number = this.#lastRow + 1;
+      let isRow = true;
+      const row = orLeftOut(leftOut, number, () => {
+        const values = read();
+        isRow = values !== undefined;
+        return values;
+      });
+      if (isRow) this.#lastRow = number;
+      if (row !== undefined) this.#rows.push({ ...row, number });
     });
     this.#leftOut = leftOut;
     this.#table = table;
@@ -120,23 +133,24 @@ export class RowConversion {
   }
 
   /** Leaves out those that have columns which the table has not. */
-  #rowsOfTable(rows: readonly Row[]): Row[] {
+  #rowsOfTable(rows: readonly NumberedRow[]): NumberedRow[] {
     if (this.#table === undefined) return [...rows];
     const known = new Set(this.#table.fields.map(({ name }) => name));
-    return rows.filter((row) => orLeftOut(this.#leftOut, () => requireKnown(row, known)) !== undefined);
+    return rows.filter((row) => orLeftOut(this.#leftOut, row.number, () => requireKnown(row, known)) !== undefined);
   }
 
   /** Makes batches of all rows, unless those that do not fit are left out. */
   #fittingBatch(
     fields: readonly Field[],
-    rows: readonly Row[],
+    rows: readonly NumberedRow[],
   ): readonly Uint8Array[] | Generator<Uint8Array, void, void> {
     if (this.#leftOut === undefined) return this.#batch(fields, rows);
     try {
       return [...this.#batch(fields, rows)];
     } catch {
       // compensated: each row by itself says whether it was the one
-      const fits = (row: Row) => orLeftOut(this.#leftOut, () => [...this.#batch(fields, [row])]) !== undefined;
+      const fits = (row: NumberedRow) =>
+        orLeftOut(this.#leftOut, row.number, () => [...this.#batch(fields, [row])]) !== undefined;
       const fitting = rows.filter(fits);
       return fitting.length === 0 ? [] : this.#batch(fields, fitting);
     }

@@ -8,21 +8,17 @@ export interface Row {
   readonly place: string;
 }
 
-/** Takes why each row was left out, its place first. Without it the first such row refuses the whole. */
-export type LeftOut = string[] | undefined;
-
-/** A file of nothing but faults ends here, if `LeftOut` is not emptied before. */
-const mostLeftOut = 100_000;
+/** Takes why each row was left out, its place first, and its number. Without it the first such row refuses the whole. */
+export type LeftOut = ((reason: string, row: number) => void) | undefined;
 
 /** Answers what `work` makes of a row; undefined where the row is left out. */
-export function orLeftOut<Made>(leftOut: LeftOut, work: () => Made): Made | undefined {
+export function orLeftOut<Made>(leftOut: LeftOut, row: number, work: () => Made): Made | undefined {
   if (leftOut === undefined) return work();
   try {
     return work();
   } catch (error) {
     if (!(error instanceof LancegateError) || error.entry.status !== 400) throw error;
-    if (leftOut.length >= mostLeftOut) throw invalidInput(`${error.message}; so are ${mostLeftOut} rows before it`);
-    leftOut.push(error.message);
+    leftOut(error.message, row);
     return undefined;
   }
 }
