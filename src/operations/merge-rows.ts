@@ -31,7 +31,8 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
   body: 'arrow-whole',
   takesParts: true,
   parameters({ query, readFilter, headers }) {
-    const parameters = readMergeParameters(query, readFilter, (name) => headerText(headers[name]));
+    const texts = Object.entries(headers).map(([name, value]) => [name, headerText(value)]);
+    const parameters = readMergeParameters(query, readFilter, Object.fromEntries(texts));
     readRules(parameters.rules, parameters.flags);
     return parameters;
   },

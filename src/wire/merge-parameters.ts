@@ -3,6 +3,7 @@ import Type from 'typebox';
 import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
+import { didYouMean } from '../kernel/nearest-word.ts';
 import {
   invalidWays,
   type MergeFlags,
@@ -74,19 +75,23 @@ type MergeQuery = QueryOf<keyof typeof mergeParameters>;
 /** What the SDKs, which cannot add parameters, send a rule of theirs as. */
 const ruleHeader = (name: RuleName): string => `x-lancegate-${name.replaceAll('_', '-')}`;
 
-/** `InvalidInput` names the parameter. `header` gives the value of a header; a parameter goes before it. */
+/** `InvalidInput` names the parameter, or a header like those of rules that is none. A parameter goes before its header. */
 export function readMergeParameters(
   query: MergeQuery,
   readFilter: ReadFilter,
-  header: (name: string) => string | undefined = () => undefined,
+  headers: Readonly<Record<string, string | undefined>> = {},
 ): MergeParameters {
   // They ask for LanceDB's log-structured write path, which this service does not have, by its older and its newer
   // name.
   for (const name of ['use_lsm', 'use_rte'] as const) {
     if (readFlag(query, name) === true) throw invalidInput(`${name}: this service has no LSM write path`);
   }
+  const known = ruleNames.map(ruleHeader);
+  const unknown = Object.keys(headers).find((name) => name.startsWith('x-lancegate-') && !known.includes(name));
+  if (unknown !== undefined)
+    throw invalidInput(`${unknown.slice(0, 100)}: no such header is known${didYouMean(unknown.slice(0, 100), known)}`);
   const flags = readMergeFlags(query, readFilter);
-  const texts = ruleNames.map((name) => [name, query.text(name) ?? header(ruleHeader(name))] as const);
+  const texts = ruleNames.map((name) => [name, query.text(name) ?? headers[ruleHeader(name)]] as const);
   const rules: RuleTexts = Object.fromEntries(texts.filter(([, text]) => text !== undefined));
   return {
     on: readOn(query),

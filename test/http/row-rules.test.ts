@@ -127,6 +127,14 @@ test('a rule comes as a header, which SDKs can send, and a parameter goes before
   assert.deepEqual([without.num_updated_rows, without.num_stale_rows], [1, undefined]);
 });
 
+test('a misspelt header of a rule is refused, and names the one that was meant', async (t) => {
+  const service = await startWith((clean) => t.after(clean), []);
+  const headers = { 'x-lancegate-on-duplicates': 'last' };
+  const answer = await service.post('/v1/table/t/merge_insert?on=id', rowsOf([row(1, 1, 'a')]), headers);
+  assert.equal(answer.status, 400);
+  assert.match(JSON.stringify(answer.body), /did you mean x-lancegate-on-duplicate\?/);
+});
+
 test('a default of the table counts where the request says nothing, and the answer says so', async (t) => {
   const properties = encodeURIComponent(JSON.stringify({ 'lancegate.version_column': 'v' }));
   const service = await startWith((clean) => t.after(clean), [row(1, 5, 'five')], `?properties=${properties}`);
