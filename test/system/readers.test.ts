@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Field, FixedSizeList, Float32, Int32, Table, tableToIPC, vectorFromArray } from 'apache-arrow';
@@ -18,6 +18,7 @@ import { listeningUrl, mintToken, serveArguments, textOf } from '#test/fixtures/
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 import { eventually } from '#test/http/eventually.ts';
 import { stallReads } from '#test/http/stalled-reads.ts';
+import { entriesUnder } from '#test/http/stored.ts';
 
 const secret = 'hidden-0123456789';
 const rows = tableToIPC(new Table({ id: vectorFromArray([1, 2, 3], new Int32()) }), 'stream');
@@ -104,12 +105,9 @@ const vectors = Array.from({ length: 2_000 }, (_, row) =>
   Array.from({ length: 16 }, (_, at) => Math.sin(row * at + row)),
 );
 
-/** Of everything below a folder, as paths relative to it. */
-const filesBelow = (folder: string): readonly string[] => readdirSync(folder, { recursive: true }).map(String);
-
 test('an index build leaves no vectors behind, whether its process is killed or its service is stopped (P9)', async (t) => {
   const { service, post, systemsTemporary, scratch } = await start(t);
-  assert.ok(!filesBelow(scratch).includes('process-before'), 'a start removes what an earlier one left');
+  assert.ok(!entriesUnder(scratch).includes('process-before'), 'a start removes what an earlier one left');
   const table = tableToIPC(new Table({ vector: vectorFromArray(vectors, vectorType) }), 'stream');
   assert.equal((await post('/v1/table/v/create', table))[0], 200);
   /** The builder, and the folder of its temporary files. */
@@ -121,15 +119,15 @@ test('an index build leaves no vectors behind, whether its process is killed or 
     assert.ok(folder.startsWith(join(scratch, 'process-')), folder);
     assert.equal(statSync(folder).mode & 0o777, 0o700);
     writeFileSync(join(folder, 'more'), 'as in the middle of a build');
-    assert.deepEqual(filesBelow(systemsTemporary), []);
+    assert.deepEqual(entriesUnder(systemsTemporary), []);
     return { builder, folder };
   };
   const killed = await built();
   process.kill(killed.builder, 'SIGKILL');
-  await eventually('its folder is gone', () => !filesBelow(scratch).includes(basename(killed.folder)));
+  await eventually('its folder is gone', () => !entriesUnder(scratch).includes(basename(killed.folder)));
   await built();
   service.kill('SIGTERM');
   assert.deepEqual(await once(service, 'exit'), [0, null]);
-  assert.deepEqual(filesBelow(scratch), []);
-  assert.deepEqual(filesBelow(systemsTemporary), []);
+  assert.deepEqual(entriesUnder(scratch), []);
+  assert.deepEqual(entriesUnder(systemsTemporary), []);
 });
