@@ -27,8 +27,8 @@ export type KeyValues =
       readonly ends: Uint32Array;
     };
 
-/** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for invalid buffers. */
-export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
+/** Throws `TableColumnNotFound`; `InvalidInput` for a type that cannot be a key and for invalid buffers. A version is read as a key is. */
+export function readKeyColumn(chunk: IpcChunk, path: FieldPath, role: 'key' | 'version' = 'key'): KeyColumn {
   const shown = formatFieldPath(path);
   const chain = resolveFieldChain(chunk.schema, path);
   const field = chain?.at(-1);
@@ -36,13 +36,13 @@ export function readKeyColumn(chunk: IpcChunk, path: FieldPath): KeyColumn {
     throw new LancegateError('TableColumnNotFound', `the source has no column ${shown}`);
   }
   if (kindsOfNoKey.includes(field.type.kind))
-    throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a key`);
-  if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a key: its name is * or holds a double quote`);
+    throw invalidInput(`column ${shown} of type ${typeName(field)} cannot be a ${role}`);
+  if (isMisread(path)) throw invalidInput(`column ${shown} cannot be a ${role}: its name is * or holds a double quote`);
   try {
     return readColumn(chunk, chain.slice(0, -1), field);
   } catch (error) {
     if (!(error instanceof LancegateError)) throw error;
-    throw new LancegateError(error.kind, `key column ${shown}: ${error.message}`, { cause: error.cause });
+    throw new LancegateError(error.kind, `${role} column ${shown}: ${error.message}`, { cause: error.cause });
   }
 }
 

@@ -42,7 +42,7 @@ async function withoutStale(
   standing: Standing[],
 ): Promise<MergeOfRows> {
   try {
-    const versions = readKeyColumn(merge.chunk, versionColumn);
+    const versions = readKeyColumn(merge.chunk, versionColumn, 'version');
     const keep = new Uint8Array(merge.chunk.rows).fill(1);
     for (const [row, key] of batch.keyOf(request).entries()) {
       if (row % sliceRows === sliceRows - 1) await setImmediate();
@@ -70,7 +70,7 @@ async function versionsThere(batch: Batch, versionColumn: FieldPath, read: ReadC
   for await (const file of read([...keyColumns, { name: 'version', expression: sqlFieldPath(versionColumn) }])) {
     const chunk = chunkOfFile(file);
     const there = readKeys(chunk, keyPaths);
-    const versions = readKeyColumn(chunk, { segments: ['version'] });
+    const versions = readKeyColumn(chunk, { segments: ['version'] }, 'version');
     const digests = await hasher.digest(there);
     for (let row = 0; row < chunk.rows; row++) {
       const key = there.isNull(row) ? -1 : keys.indexOf(digests, row);

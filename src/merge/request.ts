@@ -274,7 +274,7 @@ export function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): 
 
 function requireStorable(source: Schema, on: readonly FieldPath[], rules: RowRules): void {
   for (const path of on) requireField(path, source, 'source');
-  requireVersions(rules, { source });
+  requireVersions(rules, source);
   checkStorable(source);
 }
 
@@ -293,7 +293,7 @@ export function requireFit(
 /** As `requireFit`, and with versions to compare where a rule does. */
 function requireAllFit(source: Schema, target: Schema, { rules, ...merged }: Merged): void {
   requireFit(source, target, merged);
-  requireVersions(rules, { source, table: target });
+  requireVersions(rules, source);
 }
 
 /** A key in a struct that is NULL in all rows. */

@@ -1,7 +1,7 @@
 /**
- * How a merge takes rows that come twice or late, or break a rule, and what it knows of its source before it may queue. The request says a rule, or else a default of the table does: the entry `lancegate.` and
- * the name of the rule, in the metadata of its schema, or else in its properties. An empty text is no rule, so a request can do without
- * a default.
+ * How a merge takes rows that come twice or late, and what it knows of its source before it may queue; `row-faults.ts` has those that
+ * break a rule. The request says a rule, or else a default of the table does: the entry `lancegate.` and the name of the rule, in the
+ * metadata of its schema, or else in its properties. An empty text is no rule, so a request can do without a default.
  */
 import { type FieldPath, formatFieldPath, parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import { type DataType, type IpcChunk, type Schema, typeName } from '../arrow/schema/schema.ts';
@@ -70,22 +70,20 @@ const orderedKinds: readonly DataType['kind'][] = [
   ...(['utf8', 'large_utf8', 'binary', 'large_binary', 'fixed_size_binary'] as const),
 ];
 
-/** Throws `TableColumnNotFound` where one of them has no such column, and `InvalidInput` for a type whose values have no order. */
-export function requireVersions(
-  { versionColumn: path }: Pick<RowRules, 'versionColumn'>,
-  schemas: Readonly<Record<string, Schema>>,
-): void {
+/**
+ * Throws `TableColumnNotFound` where the source has no such column, and `InvalidInput` for a type whose values have no order. The table has
+ * all columns of a source that fits it.
+ */
+export function requireVersions({ versionColumn: path }: Pick<RowRules, 'versionColumn'>, source: Schema): void {
   if (path === undefined) return;
-  for (const [of, schema] of Object.entries(schemas)) {
-    const field = resolveField(schema, path);
-    if (field === undefined)
-      throw new LancegateError(
-        'TableColumnNotFound',
-        `version_column: the ${of} has no column ${formatFieldPath(path)}, by which rows are newer or older`,
-      );
-    if (!orderedKinds.includes(field.type.kind))
-      throw invalidInput(`version_column: column ${formatFieldPath(path)} of type ${typeName(field)} has no order`);
-  }
+  const field = resolveField(source, path);
+  if (field === undefined)
+    throw new LancegateError(
+      'TableColumnNotFound',
+      `version_column: the source has no column ${formatFieldPath(path)}, by which rows are newer or older`,
+    );
+  if (!orderedKinds.includes(field.type.kind))
+    throw invalidInput(`version_column: column ${formatFieldPath(path)} of type ${typeName(field)} has no order`);
 }
 
 /** Rows, and their keys: none is there twice. */
@@ -123,7 +121,7 @@ export async function readSourceKeys(
 
 /** Of equal versions the later row is the newest. A row without a version is older than all others. */
 function newest(chunk: IpcChunk, versionColumn: FieldPath): (first: number, last: number) => 'first' | 'last' {
-  const versions = readKeyColumn(chunk, versionColumn);
+  const versions = readKeyColumn(chunk, versionColumn, 'version');
   return (first, last) => (isOlder(orderedValue(versions, last), orderedValue(versions, first)) ? 'first' : 'last');
 }
 

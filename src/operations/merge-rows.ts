@@ -62,6 +62,9 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
       insertedRows: result.numInsertedRows,
       updatedRows: result.numUpdatedRows,
       deletedRows: result.numDeletedRows,
+      duplicateRows: result.numDuplicateRows,
+      staleRows: result.numStaleRows,
+      invalidRows: result.numInvalidRows,
       transactionId: result.transactionId,
     };
     return { fields, isReplay, audit };

@@ -29,6 +29,10 @@ export interface AuditFacts {
   readonly insertedRows?: number | undefined;
   readonly updatedRows?: number | undefined;
   readonly deletedRows?: number | undefined;
+  /** Rows of a merge that were passed over by its rules. */
+  readonly duplicateRows?: number | undefined;
+  readonly staleRows?: number | undefined;
+  readonly invalidRows?: number | undefined;
   readonly transactionId?: string | undefined;
   /** The replica of this id has carried the request out and has a record of its own. */
   readonly forwardedTo?: string | undefined;

@@ -91,7 +91,9 @@ export function readMergeParameters(
   if (unknown !== undefined)
     throw invalidInput(`${unknown.slice(0, 100)}: no such header is known${didYouMean(unknown.slice(0, 100), known)}`);
   const flags = readMergeFlags(query, readFilter);
-  const texts = ruleNames.map((name) => [name, query.text(name) ?? headers[ruleHeader(name)]] as const);
+  // A bare flag is true, as of every flag.
+  const ofQuery = (name: RuleName) => query.one(name, (text) => text ?? (name === 'key_required' ? 'true' : ''));
+  const texts = ruleNames.map((name) => [name, ofQuery(name) ?? headers[ruleHeader(name)]] as const);
   const rules: RuleTexts = Object.fromEntries(texts.filter(([, text]) => text !== undefined));
   return {
     on: readOn(query),

@@ -85,6 +85,18 @@ describe('a merge that is prepared while the one before it is under way', { skip
     assert.deepEqual(await stage.rows(), ['1:third']);
   });
 
+  test('is matched with that one where it compares versions, which cannot be read before (P2)', async (t) => {
+    const { stage, first, isPrepared, release } = await opened(t);
+    const late = { ...(await stage.request(full([1, 'a late one']))), versionColumn: { segments: ['v'] } };
+    const second = stage.merge(late);
+    await Promise.race([isPrepared, turns()]);
+    release();
+    assert.equal((await first).numUpdatedRows, 1);
+    const { numUpdatedRows, numStaleRows } = await second;
+    assert.deepEqual([numUpdatedRows, numStaleRows], [0, 1]);
+    assert.deepEqual(await stage.rows(), ['1:first']);
+  });
+
   test('is recorded and answered after that one, although both are there (P5)', async (t) => {
     const { interruptions, version, versionNow, first, merge, isPrepared, release } = await opened(t);
     const second = merge('second');

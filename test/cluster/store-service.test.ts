@@ -70,6 +70,32 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
     assert.deepEqual([inserted, inserted + updated], [rows.length, rounds * keysPerRound * clients]);
   });
 
+  test('leaves the newest row of each key that many clients send at once, on main and a branch (P2, P4)', async () => {
+    await service.post('/v1/table/newest/create', stream({ id: [], v: [] }));
+    await service.post('/v1/table/newest/branches/create', { name: 'dev' });
+    for (const branch of ['', '&branch=dev']) {
+      const answers = await Promise.all(
+        Array.from({ length: clients * rounds }, (_, at) => (at * 7) % (clients * rounds)).map((v) =>
+          service.post(
+            `/v1/table/newest/merge_insert?on=id&version_column=v${branch}`,
+            stream({ id: [1, 2], v: [v, v] }),
+          ),
+        ),
+      );
+      const sum = (name: string) => answers.reduce((total, answer) => total + Number(succeeded(answer)[name]), 0);
+      assert.equal(sum('num_inserted_rows'), 2);
+      assert.equal(sum('num_updated_rows') + sum('num_stale_rows'), 2 * clients * rounds - 2);
+      const query = { k: 10, filter: 'true', columns: { column_names: ['v'] } };
+      const found = await service.post<{ rows: { v: number }[] }>(`/v1/table/newest/query?${branch.slice(1)}`, query, {
+        accept: 'application/json',
+      });
+      assert.deepEqual(
+        found.body.rows.map(({ v }) => v),
+        [clients * rounds - 1, clients * rounds - 1],
+      );
+    }
+  });
+
   test('counts by a filter, works on branches, and still has it all after a restart (P3)', async () => {
     await service.post('/v1/table/kept/create', people([1, 2], 'old'));
     await service.post('/v1/table/kept/branches/create', { name: 'dev' });

@@ -101,6 +101,23 @@ describe('the audit record', () => {
       },
     );
     await post(
+      '/v1/table/ns$t/merge_insert?on=id&version_column=name&on_invalid=report',
+      people([1, 1], 'a'),
+      {},
+      {
+        ...{ route: merge, status: 200, ...onTable('ns$t'), actions: ['MergeInsertIntoTable'], mode: 'update+insert' },
+        ...{
+          version: 4,
+          insertedRows: 1,
+          updatedRows: 0,
+          deletedRows: 0,
+          duplicateRows: 1,
+          staleRows: 0,
+          invalidRows: 0,
+        },
+      },
+    );
+    await post(
       '/v1/table/ns$t/create?mode=overwrite',
       people([1], 'x'),
       {},

@@ -132,7 +132,7 @@ async function start(t: TestContext) {
     settle: () => deps.idempotency.settle(),
     drop: (key: string) => answeredOnce('drop_table', dropTable)(deps)({ table, idempotency: keyOnly(key) }, scope),
     createIndex: (key: string) => createIndex(deps)({ ...indexOnN, idempotency: keyOnly(key) }, scope),
-    merge: (n: number, key = `k${n}`) => mergeRows(deps)({ ...upsert, ...contentOf(n, key) }, scope),
+    merge: (n: number, key = `k${n}`, rules = {}) => mergeRows(deps)({ ...upsert, rules, ...contentOf(n, key) }, scope),
     count: () => countRows(deps)({ table, branch: undefined, version: undefined, predicate: undefined }, scope),
   };
 }
@@ -159,19 +159,20 @@ test('a merge whose record cannot be written is not acknowledged, and its retry 
   assert.equal((await catalog.writeIntents()).length, 1);
 });
 
-test('a merge whose record was lost gets its first answer once the next start has found its commit (P6)', async (t) => {
-  const { merge, count, faults, catalog, settle } = await start(t);
-  const { transactionId: _, isReplay: __, ...usual } = await merge(1);
-  faults.now = { recordTransactions: brokenDisk };
-  await assert.rejects(merge(2), refusedAs('Internal'));
-  faults.now = {};
-  await settle();
-  const { transactionId, isReplay, ...first } = await merge(2);
-  assert.deepEqual([isReplay, first], [true, { ...usual, version: usual.version + 1 }]);
-  assert.equal((await catalog.findTransaction(transactionId))?.version, first.version);
-  assert.deepEqual(await catalog.writeIntents(), []);
-  assert.equal(await count(), 3);
-});
+for (const rules of [{}, { version_column: 'n', on_invalid: 'report' }])
+  test(`a merge by ${Object.keys(rules).length} rules whose record was lost gets its first answer once the next start has found its commit (P6)`, async (t) => {
+    const { merge, count, faults, catalog, settle } = await start(t);
+    const { transactionId: _, isReplay: __, ...usual } = await merge(1, 'k1', rules);
+    faults.now = { recordTransactions: brokenDisk };
+    await assert.rejects(merge(2, 'k2', rules), refusedAs('Internal'));
+    faults.now = {};
+    await settle();
+    const { transactionId, isReplay, ...first } = await merge(2, 'k2', rules);
+    assert.deepEqual([isReplay, first], [true, { ...usual, version: usual.version + 1 }]);
+    assert.equal((await catalog.findTransaction(transactionId))?.version, first.version);
+    assert.deepEqual(await catalog.writeIntents(), []);
+    assert.equal(await count(), 3);
+  });
 
 test('an index whose record was lost is not built again: its retry gets the first answer once its commit was found (P6)', async (t) => {
   const { createIndex, faults, catalog, settle } = await start(t);

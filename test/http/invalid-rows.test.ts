@@ -142,6 +142,7 @@ test('where a key is required a row without one is refused, or reported under it
   const service = await startWithPeople((clean) => t.after(clean));
   const sent = [...mixed, { id: null, name: 'none', v: null }];
   const arrow = stream({ id: vectorFromArray([1, null], new Int32()), name: ['a', 'b'] });
+  assert.equal((await send(service, arrow, '&key_required')).status, 400);
   const refused = await send(service, arrow, '&key_required=true');
   assert.equal(refused.status, 400);
   assert.match(JSON.stringify(refused.body), /row 2, column id holds a NULL, and key_required/);

@@ -16,14 +16,8 @@ interface Sent {
 
 const rowsOf = (rows: readonly Sent[]): Buffer =>
   stream({
-    id: vectorFromArray(
-      rows.map(({ id }) => id),
-      new Int32(),
-    ),
-    v: vectorFromArray(
-      rows.map(({ v }) => v),
-      new Int32(),
-    ),
+    id: rows.map(({ id }) => id),
+    v: rows.map(({ v }) => v),
     name: vectorFromArray(
       rows.map(({ name }) => name),
       new Utf8(),

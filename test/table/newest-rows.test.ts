@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
 import { LancegateError } from '#src/kernel/errors.ts';
 import { Random } from '#test/model/random.ts';
-import { type Spec, Stage, upsert } from './stage.ts';
+import { sendUntilDirectCommit } from './direct-commits.ts';
+import { byAppending, type Spec, Stage, upsert } from './stage.ts';
 
 interface Versioned {
   readonly id: number;
@@ -50,6 +51,11 @@ const specs: readonly Spec[] = [
   { ...upsert, whenNotMatchedInsertAll: false },
 ];
 
+const versioned = async (stage: Stage, ...rows: readonly Versioned[]) => ({
+  ...(await stage.request(tableOf(rows))),
+  versionColumn: { segments: ['v'] },
+});
+
 for (const hasKeyIndex of [true, false])
   test(`merges by version that share a commit, ${hasKeyIndex ? 'by row address' : 'in a shadow'}, do and count as one after the other (P2, P4)`, async (t) => {
     const random = new Random(Number(process.env.LANCEGATE_NEWEST_SEED ?? 1));
@@ -78,20 +84,52 @@ for (const hasKeyIndex of [true, false])
 
 test('of merges by version one whose values lie is refused alone, and its neighbours share their commit all the same', async (t) => {
   const stage = await Stage.open(t, tableOf([{ id: 1, v: 5, name: 'old' }]));
-  const request = async (...rows: readonly Versioned[]) => ({
-    ...(await stage.request(tableOf(rows))),
-    versionColumn: { segments: ['v'] },
-  });
-  const bad = await request({ id: 1, v: 4, name: 'bad' }, { id: 2, v: 4, name: 'bad' });
+  const bad = await versioned(stage, { id: 1, v: 4, name: 'bad' }, { id: 2, v: 4, name: 'bad' });
   const offsets = bad.chunk.file.indexOf(Buffer.from([0, 0, 0, 0, 3, 0, 0, 0, 6, 0, 0, 0]));
   bad.chunk.file.writeInt32LE(-5, offsets + 8);
   const [first, refused, second] = await stage.together([
-    await request({ id: 5, v: 1, name: 'good' }),
+    await versioned(stage, { id: 5, v: 1, name: 'good' }),
     bad,
-    await request({ id: 6, v: 1, name: 'good' }),
+    await versioned(stage, { id: 6, v: 1, name: 'good' }),
   ]);
   assert.deepEqual([first?.status, second?.status], ['fulfilled', 'fulfilled']);
   assert.ok(refused?.status === 'rejected' && refused.reason instanceof LancegateError);
   assert.equal(refused.reason.kind, 'InvalidInput');
   assert.deepEqual(stage.commits, [2]);
+});
+
+for (const hasKeyIndex of [true, false])
+  test(`of a key that another program has doubled the newest row counts, ${hasKeyIndex ? 'by row address' : 'in a shadow'} (P2)`, async (t) => {
+    const stored = [
+      { id: 1, v: 9, name: 'new' },
+      { id: 2, v: 1, name: 'old' },
+      { id: 3, v: 1, name: 'old' },
+    ];
+    const stage = await Stage.open(t, tableOf(stored), { hasKeyIndex });
+    const again = () => versioned(stage, { id: 3, v: 1, name: 'again' });
+    if (hasKeyIndex) await sendUntilDirectCommit(stage, again);
+    await byAppending(
+      stage,
+      tableOf([
+        { ...stored[0]!, v: 1 },
+        { ...stored[1]!, v: 9 },
+      ]),
+    )();
+    const late = [1, 2].map((id) => ({ id, v: 5, name: 'late' }));
+    const { numStaleRows, numUpdatedRows } = await stage.merge(await versioned(stage, ...late));
+    assert.deepEqual([numStaleRows, numUpdatedRows], [2, 0]);
+  });
+
+test('a merge that compares versions shares no commit with one that does not (P2)', async (t) => {
+  const stage = await Stage.open(t, tableOf([{ id: 1, v: 5, name: 'old' }]), { hasKeyIndex: true });
+  const plain = await stage.request(tableOf([{ id: 1, v: 1, name: 'plain' }]));
+  const answers = await stage.together([plain, await versioned(stage, { id: 1, v: 0, name: 'late' })]);
+  const counted = answers.map(
+    (answer) => answer.status === 'fulfilled' && [answer.value.numUpdatedRows, answer.value.numStaleRows],
+  );
+  assert.deepEqual(counted, [
+    [1, undefined],
+    [0, 1],
+  ]);
+  assert.deepEqual(await stage.rows(['id', 'name']), ['1:plain']);
 });

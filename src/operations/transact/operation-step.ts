@@ -131,7 +131,7 @@ export class PlannedOperation implements ComputedStep {
     const rules = rulesOf(asked, flags, properties, found.schema.metadata);
     const chunk = withRequiredKeys(this.#fitting(does, found), on, rules.invalid, undefined);
     requireFewNested(chunk, on);
-    requireVersions(rules, { source: chunk.schema, table: found.schema });
+    requireVersions(rules, chunk.schema);
     const { numDuplicateRows, ...rows } = await readSourceKeys(chunk, { on, flags, rules }, keyHasher);
     const absent = fieldsToKeep(received(this.#chunk).schema, found.schema, flags);
     const spec = { ...flags, useIndex: false };
