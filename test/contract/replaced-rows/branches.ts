@@ -2,26 +2,14 @@ import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import type { BranchName, Properties } from '#src/kernel/ids.ts';
+import type { BranchName } from '#src/kernel/ids.ts';
 import { namesIn, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import type { TableStorage } from '#test/fixtures/table-places.ts';
-import {
-  at,
-  dev,
-  fileOf,
-  location,
-  openedOn,
-  type Row,
-  replace,
-  rowsFrom,
-  textsOf,
-  trackedRows,
-  upsert,
-} from './stage.ts';
+import { at, dev, fileOf, location, replace, rowsFrom, tablesOn, textsOf, trackedRows, upsert } from './stage.ts';
 
 export function branchesAreWrittenTo(storage: TableStorage): void {
-  const opened = (t: TestContext, rows: readonly Row[], options?: Properties) => openedOn(storage, t, rows, options);
+  const opened = tablesOn(storage);
   // On a store the live rows of a branch are not known while its parent has deletions: it is merged into in a shadow.
   describe('on a branch', () => {
     const branched = async (t: TestContext) => {

@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { describe, type TestContext, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { connect } from '@lancedb/lancedb';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
-import type { Properties } from '#src/kernel/ids.ts';
 import { manifestNames, namesIn, stagingFolder } from '#src/lance-format/manifest/manifest-files.ts';
 import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import type { TableStorage } from '#test/fixtures/table-places.ts';
@@ -15,18 +14,17 @@ import {
   dev,
   fileOf,
   location,
-  openedOn,
-  type Row,
   replace,
   replacing,
   rowsFrom,
+  tablesOn,
   textsOf,
   trackedRows,
   upsert,
 } from './stage.ts';
 
 export function failuresLeaveNothing(storage: TableStorage): void {
-  const opened = (t: TestContext, rows: readonly Row[], options?: Properties) => openedOn(storage, t, rows, options);
+  const opened = tablesOn(storage);
   describe('manifests named by their version, as early releases of Lance did', () => {
     test('are followed by others named so', async (t) => {
       const { stage, dataset } = await opened(t, rowsFrom(0, 3, 'first'));

@@ -3,7 +3,6 @@ import { existsSync } from 'node:fs';
 import { describe, type TestContext, test } from 'node:test';
 import type { Table as LanceTable } from '@lancedb/lancedb';
 import { Int32, Table, Utf8, vectorFromArray } from 'apache-arrow';
-import type { Properties } from '#src/kernel/ids.ts';
 import { manifestNames } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import type { TableStorage } from '#test/fixtures/table-places.ts';
@@ -14,17 +13,16 @@ import {
   expectReplaced,
   indexOn,
   isRefused,
-  openedOn,
-  type Row,
   replace,
   replacing,
   rowsFrom,
+  tablesOn,
   textsOf,
   trackedRows,
 } from './stage.ts';
 
 export function othersGoOn(storage: TableStorage): void {
-  const opened = (t: TestContext, rows: readonly Row[], options?: Properties) => openedOn(storage, t, rows, options);
+  const opened = tablesOn(storage);
   describe('what is committed is as the engine makes it: others go on from it', () => {
     const grown = async (t: TestContext) => {
       const table = await opened(t, rowsFrom(0, 20, 'first'));

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
-import { describe, type TestContext, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { connect, type Table as LanceTable } from '@lancedb/lancedb';
 import { Field, Int32, RecordBatch, Schema, Table, vectorFromArray } from 'apache-arrow';
 import type { IpcFile } from '#src/arrow/format/ipc-file.ts';
 import type { Replacing } from '#src/engine/port/row-address.ts';
-import type { Properties } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
 import { createDataset } from '#test/fixtures/create-dataset.ts';
 import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
@@ -18,19 +17,18 @@ import {
   indexOn,
   isRefused,
   location,
-  openedOn,
-  type Row,
   replace,
   replacing,
   rowsFrom,
   Stage,
+  tablesOn,
   textsOf,
   trackedRows,
   upsert,
 } from './stage.ts';
 
 export function othersCommitBetween(storage: TableStorage): void {
-  const opened = (t: TestContext, rows: readonly Row[], options?: Properties) => openedOn(storage, t, rows, options);
+  const opened = tablesOn(storage);
   const isOnStore = storage.kind === 'an object store';
   describe('another program commits in between', () => {
     const others: readonly (readonly [string, (outside: LanceTable) => Promise<unknown>])[] = [

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { describe, type TestContext, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { Index } from '@lancedb/lancedb';
 import { Field, Int64, LargeBinary, Struct, type Table } from 'apache-arrow';
 import { addressOf } from '#src/engine/port/row-address.ts';
@@ -17,18 +17,17 @@ import {
   int,
   isRefused,
   location,
-  openedOn,
-  type Row,
   replace,
   replacing,
   rowsFrom,
   Stage,
+  tablesOn,
   text,
   trackedRows,
 } from './stage.ts';
 
 export function rowsThatFitAreTaken(storage: TableStorage): void {
-  const opened = (t: TestContext, rows: readonly Row[], options?: Properties) => openedOn(storage, t, rows, options);
+  const opened = tablesOn(storage);
   describe('where rows have ids of their own', () => {
     const options = { new_table_enable_stable_row_ids: 'true' };
     const identitiesOf = async (stage: Stage) => {

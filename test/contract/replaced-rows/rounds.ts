@@ -4,7 +4,6 @@ import { Field, Int32, makeData, RecordBatch, Schema, Struct, Table, Utf8 } from
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { LiveRows } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import type { Properties } from '#src/kernel/ids.ts';
 import type { RowAddress } from '#src/keys/address-remap.ts';
 import { namesIn } from '#src/lance-format/manifest/manifest-files.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -21,12 +20,12 @@ import {
   expectReplaced,
   fileOf,
   indexOn,
-  openedOn,
   type Row,
   replace,
   replacing,
   rowsFrom,
   type Stage,
+  tablesOn,
   textsOf,
   trackedRows,
   upsert,
@@ -105,7 +104,7 @@ async function knownTable(storage: TableStorage, t: TestContext, seed: number): 
   return new KnownTable(stage, dataset, tracked, first, seed);
 }
 export function rowsAreReplaced(storage: TableStorage): void {
-  const opened = (t: TestContext, rows: readonly Row[], options?: Properties) => openedOn(storage, t, rows, options);
+  const opened = tablesOn(storage);
   const isOnStore = storage.kind === 'an object store';
   describe('rows are replaced by their addresses: those there go, those of the file come, and nothing else changes (P1, P2)', () => {
     for (const seed of isOnStore ? [5] : [1, 2, 3]) {

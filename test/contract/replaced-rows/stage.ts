@@ -167,14 +167,16 @@ export const int = (name: string, isNullable = true, metadata?: Map<string, stri
   new Field(name, new Int32(), isNullable, metadata);
 export const text = (name: string, isNullable = true) => new Field(name, new Utf8(), isNullable);
 
-export async function openedOn(
-  storage: TableStorage,
-  t: TestContext,
-  rows: readonly Row[],
-  options: Properties = {},
-): Promise<{ stage: Stage; dataset: LanceDataset; tracked: LiveRows }> {
-  const stage = new Stage(t, storage);
-  const dataset = await createDataset(stage.engine, location, fileOf(rows), options);
-  t.after(() => dataset.close());
-  return { stage, dataset, tracked: await trackedRows(dataset) };
-}
+/** Makes a table of these rows, whose live rows are tracked, on a stage of its own. */
+export const tablesOn =
+  (storage: TableStorage) =>
+  async (
+    t: TestContext,
+    rows: readonly Row[],
+    options: Properties = {},
+  ): Promise<{ stage: Stage; dataset: LanceDataset; tracked: LiveRows }> => {
+    const stage = new Stage(t, storage);
+    const dataset = await createDataset(stage.engine, location, fileOf(rows), options);
+    t.after(() => dataset.close());
+    return { stage, dataset, tracked: await trackedRows(dataset) };
+  };
