@@ -62,7 +62,7 @@ export interface Output {
   write(data: string | Uint8Array, done?: (error?: Error | null) => void): unknown;
 }
 
-/** All that a command may touch of the process it runs in; `src/main.ts` gives the real one. */
+/** All that a command may touch of the process it runs in; `src/process-context.ts` gives the real one. */
 export interface CliContext {
   readonly env: Environment;
   readonly cwd: string;
