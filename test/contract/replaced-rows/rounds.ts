@@ -100,7 +100,7 @@ class KnownTable {
 
 async function knownTable(storage: TableStorage, t: TestContext, seed: number): Promise<KnownTable> {
   const first = rowsFrom(0, 200, 'first');
-  const { stage, dataset, tracked } = await openedOn(storage, t, first);
+  const { stage, dataset, tracked } = await tablesOn(storage)(t, first);
   return new KnownTable(stage, dataset, tracked, first, seed);
 }
 export function rowsAreReplaced(storage: TableStorage): void {
