@@ -38,7 +38,7 @@ export class PieceReader {
   }
 }
 
-export interface MessageFromPieces extends Message {
+interface MessageFromPieces extends Message {
   readonly metadata: Buffer;
   readonly body: Buffer;
 }

@@ -108,10 +108,10 @@ export function parseBranchName(text: string, field: string): BranchName {
 const isBranchName = (text: string): text is BranchName => faultOf(text) === undefined;
 
 /** Takes the name of a branch that is to be made: other programs may have made some that this service would not make. */
-export function parseNewBranchName(text: string, field: string): BranchName {
-  const name = parseBranchName(text, field);
+export function parseNewBranchName(text: string): BranchName {
+  const name = parseBranchName(text, 'name');
   const fault = faultOfNew(name);
-  if (fault !== undefined) throw invalidInput(`${field}: a branch name ${fault}`);
+  if (fault !== undefined) throw invalidInput(`name: a branch name ${fault}`);
   return name;
 }
 

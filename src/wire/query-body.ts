@@ -19,7 +19,7 @@ import type { ReadFilter } from './merge-parameters.ts';
 const mostRows = 2 ** 32 - 1;
 const limits = { vectors: 1_000, dimension: 65_536, columns: 10_000, orderings: 100 } as const;
 
-const upTo = (maximum: number, minimum = 0) => Type.Optional(Type.Integer({ minimum, maximum }));
+const upTo = (maximum: number) => Type.Optional(Type.Integer({ minimum: 0, maximum }));
 const flag = Type.Optional(Type.Boolean());
 
 export const QueryBody = Type.Object({

@@ -48,7 +48,7 @@ export interface CreationRow {
  * `live`: a table or a creation holds it. `discarded`: its files wait to be removed. `retired`: neither; either the
  * files are gone or they were deregistered and belong to another program.
  */
-export interface LocationRow {
+interface LocationRow {
   readonly location: Location;
   readonly state: 'live' | 'discarded' | 'retired';
   /** This table has it or had it last; null for rows of before migration 4. */

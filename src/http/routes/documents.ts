@@ -10,7 +10,7 @@ import type { Answer, Method, Route } from '../../endpoint/route.ts';
 import { openApiDocument } from '../openapi/document.ts';
 
 /** Anyone may read such a file. */
-export interface PublicFile {
+interface PublicFile {
   readonly methods: readonly Method[];
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;

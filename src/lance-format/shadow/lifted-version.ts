@@ -50,7 +50,7 @@ export interface LiftedFile {
   readonly to: string;
 }
 
-export interface LiftedVersion extends NewVersion {
+interface LiftedVersion extends NewVersion {
   readonly files: readonly LiftedFile[];
 }
 

@@ -107,12 +107,12 @@ export const createBranchRoute = onceRoute('create_branch', createBranch, {
   body: CreateBranchBody,
   branches: (body, branch) => {
     refuseBranch(branch);
-    return [parseNewBranchName(body.name, 'name'), parseBranch(body.from_branch, 'from_branch')];
+    return [parseNewBranchName(body.name), parseBranch(body.from_branch, 'from_branch')];
   },
   answer: async (operation, { target: table, body }) => {
     await operation({
       table,
-      name: parseNewBranchName(body.name, 'name'),
+      name: parseNewBranchName(body.name),
       fromBranch: parseBranch(body.from_branch, 'from_branch'),
       fromVersion: body.from_version,
     });

@@ -4,7 +4,7 @@ import type { DataType, DataTypeOf } from '../../arrow/schema/schema.ts';
 import { parseClock, parseDays, parseDuration, parseTimestamp } from './time-values.ts';
 
 /** Writes a value at an index; false where the type has no such value. */
-export type WriteValue = (value: unknown, index: number) => boolean;
+type WriteValue = (value: unknown, index: number) => boolean;
 
 export function base64(value: unknown): Uint8Array | undefined {
   const isBase64 = typeof value === 'string' && value.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(value);

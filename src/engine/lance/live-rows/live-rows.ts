@@ -32,7 +32,7 @@ export interface ManifestFile {
 }
 
 /** A commit on its way into a live-row map. */
-export interface RowChanges {
+interface RowChanges {
   /** What the map was before. */
   readonly before: { readonly version: number; readonly manifest: Buffer | undefined; readonly fragments: Fragments };
   readonly deleted: readonly RowAddress[];

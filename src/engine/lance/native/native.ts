@@ -16,7 +16,7 @@ import type { RowsToRead } from '../../port/reader-work.ts';
 import type { NativeQuery, Plannable } from './native-query.ts';
 import { engineCall } from './translate-errors.ts';
 
-export interface NativeMergeBuilder {
+interface NativeMergeBuilder {
   whenMatchedUpdateAll(filter?: CheckedSql): NativeMergeBuilder;
   whenNotMatchedInsertAll(): NativeMergeBuilder;
   whenNotMatchedBySourceDelete(filter?: CheckedSql): NativeMergeBuilder;
