@@ -170,7 +170,7 @@ class Reader {
   #changed(at: ReadAt, later: KeptDataset, { spec, answer }: ChangesWork, bytes: Buffer): Promise<Carried> {
     const sent = async (earlier?: Snapshot) =>
       this.#sent(changedRows(later, earlier, spec, bytes), answer, await later.version());
-    return spec.after === undefined ? sent() : this.#datasets.use({ ...at, version: spec.after }, sent);
+    return spec.removed.length === 0 ? sent() : this.#datasets.use({ ...at, version: spec.after }, sent);
   }
 
   async #sent(batches: AsyncIterable<IpcFile>, answer: AnswerForm, version: number): Promise<Carried> {

@@ -36,11 +36,9 @@ export interface Queries {
   explain(at: ReadAt, spec: QuerySpec, form: PlanForm, scope: RequestScope): Promise<string>;
 }
 
-export interface AskedChanges extends Pick<ChangesSpec, 'columns' | 'on'> {
+export interface AskedChanges extends Pick<ChangesSpec, 'after' | 'columns' | 'on'> {
   readonly location: Location;
   readonly branch: BranchName | undefined;
-  /** 0 is before all versions. */
-  readonly after: number;
   readonly until: number;
   readonly rows: RowsBetween;
 }

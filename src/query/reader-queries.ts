@@ -54,7 +54,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
     return this.#relayed({ at, work: { kind: 'query', spec, answer: form } }, scope);
   }
 
-  changes({ location, branch, after, until, rows, ...wanted }: AskedChanges, form: AnswerForm, scope: RequestScope) {
+  changes({ location, branch, until, rows, ...wanted }: AskedChanges, form: AnswerForm, scope: RequestScope) {
     const sent = (each: RowsOfFragment & { readonly version?: number }): ListedRows => ({
       fragment: each.fragment,
       count: each.count,
@@ -64,7 +64,7 @@ export class ReaderQueries implements Queries, ReaderChanges {
     const [removed, added] = [rows.removed.map(sent), rows.added.map(sent)];
     const offsets = [...rows.removed, ...rows.added].flatMap((each) => each.offsets ?? []);
     const listed = offsets.map(({ buffer, byteOffset, byteLength }) => Buffer.from(buffer, byteOffset, byteLength));
-    const spec = { ...wanted, after: after === 0 ? undefined : after, removed, added };
+    const spec = { ...wanted, removed, added };
     const work = { kind: 'changes', spec, answer: form } as const;
     const at: ReadAt = { store: 'root', location, branch, version: until };
     return this.#relayed({ at, work }, scope, Buffer.concat(listed));

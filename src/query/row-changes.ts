@@ -6,12 +6,12 @@
  */
 import { randomBytes } from 'node:crypto';
 import { RowPlaces } from '../arrow/column/batch-plan.ts';
-import { bitAt, type ColumnData, setBit } from '../arrow/column/column-data.ts';
+import { bitAt, type ColumnData, readColumns, setBit, wordsOf } from '../arrow/column/column-data.ts';
 import type { IpcFile } from '../arrow/format/ipc-file.ts';
 import { changeColumn, changesFile, versionColumn } from '../arrow/schema/changes-schema.ts';
 import { type FieldPath, formatFieldPath, quoteSegment, resolveField } from '../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../arrow/schema/read-schema.ts';
-import { type IpcChunk, leastRowBytes, type Schema } from '../arrow/schema/schema.ts';
+import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { sameType } from '../arrow/schema/schema-rules.ts';
 import { assembleRows, type ColumnOrigin } from '../arrow/stream/assembled-rows.ts';
 import { canEncode, EncodedColumns } from '../arrow/stream/encoded-columns.ts';
@@ -37,48 +37,73 @@ export interface ListedRows {
 
 /** What is asked; the offsets of listed rows, four bytes each, are the bytes of the message, in this order. */
 export interface ChangesSpec {
-  /** Undefined where the earlier version is none at all. */
-  readonly after: number | undefined;
+  /** 0 is before all versions. */
+  readonly after: number;
   /** Top-level columns; undefined is all. */
   readonly columns: readonly string[] | undefined;
-  /** What tells rows apart; none where there is no earlier version. */
-  readonly on: readonly FieldPath[];
+  /** What tells rows apart; undefined is the primary key that the table declares. */
+  readonly on: readonly FieldPath[] | undefined;
   readonly removed: readonly ListedRows[];
   readonly added: readonly ListedRows[];
 }
 
 /** A key takes some 40 bytes, so the keys that are compared at once take 40 MiB. */
-const keysAtOnce = 2 ** 20;
-const mostRowsAtOnce = 8_192;
-const bytesAtOnce = 8 * 2 ** 20;
+const mostKeysAtOnce = 2 ** 20;
 
+/** `earlier` is needed where rows were removed. */
 export async function* changedRows(
   later: Snapshot,
   earlier: Snapshot | undefined,
   spec: ChangesSpec,
   sent: Buffer,
+  keysAtOnce = mostKeysAtOnce,
 ): AsyncGenerator<IpcFile, void, void> {
-  const { on } = spec;
+  const on = keyOf(spec, await later.schema());
   const keyColumns = [...new Set(on.map(({ segments: [column = ''] }) => column))];
   const answer = await answerOf(later, spec.columns, keyColumns);
-  const removedCount = countOf(spec.removed);
   const listedInRemoved = countOf(spec.removed.filter(({ isListed }) => isListed));
   const removed = new RowList(spec.removed, offsetsIn(sent.subarray(0, 4 * listedInRemoved)));
   const added = new RowList(spec.added, offsetsIn(sent.subarray(4 * listedInRemoved)));
   const isUpdated = new Uint8Array(Math.ceil(added.count / 8));
-  const isReplaced = new Uint8Array(Math.ceil(removedCount / 8));
-  if (earlier !== undefined && removedCount > 0) {
+  const isReplaced = new Uint8Array(Math.ceil(removed.count / 8));
+  if (earlier !== undefined && removed.count > 0) {
     await requireSameKeys(earlier, answer.schema, on);
-    await compareKeys({ earlier, later, on, keyColumns, removed, added, isUpdated, isReplaced });
-    const rows = removed.parts(answer.rowsAtOnce, (ordinal) => !bitAt(isReplaced, ordinal));
-    for (const part of rows) yield answer.file(await taken(earlier, part, keyColumns), part, () => 'delete');
+    await compareKeys({ earlier, later, on, keyColumns, removed, added, isUpdated, isReplaced, keysAtOnce });
+    const isGone = (ordinal: number) => !bitAt(isReplaced, ordinal);
+    for await (const { rows, read } of taken(earlier, removed, keyColumns, isGone))
+      yield answer.file(read, rows, () => 'delete');
   }
-  for (const part of added.parts(answer.rowsAtOnce, () => true)) {
-    const columns = answer.schema.fields.map(({ name }) => name);
-    const changeOf = (ordinal: number) => (bitAt(isUpdated, ordinal) ? 'update' : 'insert');
-    yield answer.file(await taken(later, part, columns), part, changeOf);
-  }
+  const columns = answer.schema.fields.map(({ name }) => name);
+  const changeOf = (ordinal: number) => (bitAt(isUpdated, ordinal) ? 'update' : 'insert');
+  for await (const { rows, read } of taken(later, added, columns, () => true)) yield answer.file(read, rows, changeOf);
   yield answer.empty;
+}
+
+/** The later version has all of its columns. Without an earlier version, rows need no key. */
+function keyOf({ on: given, after }: ChangesSpec, schema: Schema): readonly FieldPath[] {
+  const on = given ?? primaryKeyOf(schema);
+  if (on.length === 0 && after > 0)
+    throw invalidInput(
+      'on: name the columns that tell rows apart, those that merges are on; the table declares no primary key',
+    );
+  for (const path of on)
+    if (resolveField(schema, path) === undefined)
+      throw new LancegateError('TableColumnNotFound', `on: the table has no column ${formatFieldPath(path)}`);
+  return on;
+}
+
+const keyMetadata = 'lance-schema:unenforced-primary-key';
+
+/** Lance's metadata of columns say it. */
+function primaryKeyOf({ fields }: Schema): readonly FieldPath[] {
+  const positionOf = ({ metadata }: Schema['fields'][number]): number => {
+    const isKey = metadata.get(keyMetadata)?.toLowerCase() === 'true';
+    return Number(metadata.get(`${keyMetadata}:position`) ?? Number(isKey));
+  };
+  return fields
+    .filter((field) => positionOf(field) > 0)
+    .sort((a, b) => positionOf(a) - positionOf(b))
+    .map(({ name }) => ({ segments: [name] }));
 }
 
 const countOf = (rows: readonly { readonly count: number }[]): number =>
@@ -105,7 +130,7 @@ class RowList {
     this.#offsets = offsets;
   }
 
-  *parts(most: number, isWanted: (ordinal: number) => boolean): Generator<readonly ListedRow[], void, void> {
+  *parts(size: PartSize, isWanted: (ordinal: number) => boolean): Generator<readonly ListedRow[], void, void> {
     let part: ListedRow[] = [];
     let [ordinal, listed] = [0, 0];
     for (const { fragment, count, isListed, version } of this.#rows) {
@@ -113,7 +138,7 @@ class RowList {
         const offset = isListed ? (this.#offsets[listed++] ?? 0) : row;
         if (!isWanted(ordinal)) continue;
         part.push({ ordinal, address: addressOf({ fragment, offset }), version });
-        if (part.length < most) continue;
+        if (part.length < size.rows) continue;
         yield part;
         part = [];
       }
@@ -133,33 +158,55 @@ interface TakenRows {
   readonly columns: readonly string[];
 }
 
-async function taken(from: Snapshot, part: readonly ListedRow[], columns: readonly string[]): Promise<TakenRows> {
-  const files = await Array.fromAsync(
-    from.take(
-      part.map(({ address }) => address),
-      projected(columns),
-    ),
-  );
-  return { chunks: files.map(chunkOfFile), columns };
+const mostRowsAtOnce = 8_192;
+const bytesAtOnce = 8 * 2 ** 20;
+
+/** How many rows are read at once: so many as take `bytesAtOnce` if they are like those before, since a text may be of any length (P7). */
+class PartSize {
+  rows = 16;
+
+  learn(rows: number, bytes: number): void {
+    const fitting = Math.floor((bytesAtOnce * rows) / bytes);
+    this.rows = Math.max(1, Math.min(fitting, 4 * this.rows, mostRowsAtOnce));
+  }
+}
+
+/** Reads these columns of the rows, a part at a time. */
+async function* taken(
+  from: Snapshot,
+  list: RowList,
+  columns: readonly string[],
+  isWanted: (ordinal: number) => boolean,
+): AsyncGenerator<{ readonly rows: readonly ListedRow[]; readonly read: TakenRows }, void, void> {
+  const size = new PartSize();
+  for (const rows of list.parts(size, isWanted)) {
+    const addresses = rows.map(({ address }) => address);
+    const files = await Array.fromAsync(from.take(addresses, projected(columns)));
+    size.learn(
+      rows.length,
+      files.reduce((sum, { length }) => sum + length, 0),
+    );
+    yield { rows, read: { chunks: files.map(chunkOfFile), columns } };
+  }
 }
 
 /** The columns of an answer, all of which may be NULL. */
 async function answerOf(later: Snapshot, wanted: readonly string[] | undefined, keyColumns: readonly string[]) {
   const { fields } = await later.schema();
   const names = new Set(fields.map(({ name }) => name));
-  for (const name of [...(wanted ?? []), ...keyColumns]) {
+  for (const name of wanted ?? []) {
     if (names.has(name)) continue;
-    throw new LancegateError('TableColumnNotFound', `the table has no column ${formatFieldPath({ segments: [name] })}`);
+    const column = formatFieldPath({ segments: [name] });
+    throw new LancegateError('TableColumnNotFound', `columns: the table has no column ${column}`);
   }
+  const isWanted = (name: string) => wanted === undefined || wanted.includes(name) || keyColumns.includes(name);
+  const columns = new Set([...names].filter(isWanted));
   for (const name of [changeColumn, versionColumn]) {
-    if (names.has(name)) throw invalidInput(`the table has a column ${name}: name the columns that are wanted`);
+    if (columns.has(name)) throw invalidInput(`columns: the table has a column ${name} too: name the others`);
   }
-  const columns = [...names].filter(
-    (name) => wanted === undefined || wanted.includes(name) || keyColumns.includes(name),
-  );
-  const [read] = await Array.fromAsync(later.select(projected(columns).slice(0, -1), ownSql('false')));
+  const [read] = await Array.fromAsync(later.select(projected([...columns]).slice(0, -1), ownSql('false')));
   if (read === undefined) throw new LancegateError('Internal', 'a result without a schema');
-  return new ChangesAnswer(read, new Set(columns));
+  return new ChangesAnswer(read, columns);
 }
 
 type RowChange = 'insert' | 'update' | 'delete';
@@ -175,7 +222,6 @@ const changeTexts: ColumnData = {
 class ChangesAnswer {
   /** It has the table's columns alone. */
   readonly schema: Schema;
-  readonly rowsAtOnce: number;
   /** No row. */
   readonly empty: IpcFile;
   readonly #whole: Schema;
@@ -186,8 +232,6 @@ class ChangesAnswer {
     this.schema = { ...this.#whole, fields: this.#whole.fields.slice(2) };
     if (!canEncode(this.schema.fields))
       throw invalidInput('columns: a dictionary within another column cannot be read here');
-    const perRow = Math.max(1, leastRowBytes(this.schema));
-    this.rowsAtOnce = Math.max(1, Math.min(mostRowsAtOnce, Math.floor(bytesAtOnce / perRow)));
   }
 
   file({ chunks, columns }: TakenRows, rows: readonly ListedRow[], changeOf: (ordinal: number) => RowChange): IpcFile {
@@ -219,14 +263,11 @@ class ChangesAnswer {
   }
 }
 
-function placesIn(
-  batches: ReturnType<EncodedColumns['read']>,
-): ReadonlyMap<bigint, readonly [batch: number, row: number]> {
+function placesIn(batches: ReturnType<typeof readColumns>): ReadonlyMap<bigint, readonly [batch: number, row: number]> {
   const places = new Map<bigint, readonly [batch: number, row: number]>();
   for (const [batch, { rows, columns }] of batches.entries()) {
-    const { bytes } = columns.at(-1) ?? notThere();
-    const words = new BigUint64Array(bytes.buffer, bytes.byteOffset, rows);
-    for (const [row, address] of words.entries()) places.set(address, [batch, row]);
+    for (const [row, address] of wordsOf(columns.at(-1) ?? notThere(), rows).entries())
+      places.set(address, [batch, row]);
   }
   return places;
 }
@@ -240,9 +281,11 @@ async function requireSameKeys(earlier: Snapshot, now: Schema, on: readonly Fiel
   for (const path of on) {
     const [old, field] = [resolveField(before, path), resolveField(now, path)];
     if (old !== undefined && field !== undefined && sameType(old, field)) continue;
-    const what =
-      field === undefined ? 'is not in the later version' : 'is of another type, or not there, in the earlier version';
-    throw new LancegateError('ChangesGone', `on: ${formatFieldPath(path)} ${what}; read the whole table again`);
+    const column = formatFieldPath(path);
+    throw new LancegateError(
+      'ChangesGone',
+      `on: ${column} was not there at the earlier version, or of another type; read the whole table again`,
+    );
   }
 }
 
@@ -257,6 +300,7 @@ interface Comparison {
   readonly isUpdated: Uint8Array;
   /** A bit for each row of `removed`: its key is among those added, or comes again. */
   readonly isReplaced: Uint8Array;
+  readonly keysAtOnce: number;
 }
 
 async function compareKeys({
@@ -266,6 +310,7 @@ async function compareKeys({
   added,
   isUpdated,
   isReplaced,
+  keysAtOnce,
   ...keys
 }: Comparison): Promise<void> {
   const hasher = new KeyHasher(new Uint32Array(Uint8Array.from(randomBytes(32)).buffer));
@@ -293,8 +338,8 @@ interface KeysToRead extends Pick<Comparison, 'on' | 'keyColumns'> {
 }
 
 /** NULL is no key, so rows with one are passed over. */
-async function* readDigests(from: Snapshot, rows: RowList, { on, keyColumns, hasher, isWanted }: KeysToRead) {
-  for await (const { ordinals, chunk } of keyChunks(from, rows, keyColumns)) {
+async function* readDigests(from: Snapshot, list: RowList, { on, keyColumns, hasher, isWanted }: KeysToRead) {
+  for await (const { ordinals, chunk } of keyChunks(from, list, keyColumns)) {
     const keys = readKeys(chunk, on);
     const digests = await hasher.digest(keys);
     for (const [index, address] of addressesIn(chunk).entries()) {
@@ -304,16 +349,13 @@ async function* readDigests(from: Snapshot, rows: RowList, { on, keyColumns, has
   }
 }
 
-async function* keyChunks(from: Snapshot, rows: RowList, keyColumns: readonly string[]) {
-  for (const part of rows.parts(mostRowsAtOnce, () => true)) {
-    const ordinals = new Map(part.map(({ address, ordinal }) => [BigInt(address), ordinal]));
-    for (const chunk of (await taken(from, part, keyColumns)).chunks) yield { ordinals, chunk };
+async function* keyChunks(from: Snapshot, list: RowList, keyColumns: readonly string[]) {
+  for await (const { rows, read } of taken(from, list, keyColumns, () => true)) {
+    const ordinals = new Map(rows.map(({ address, ordinal }) => [BigInt(address), ordinal]));
+    for (const chunk of read.chunks) yield { ordinals, chunk };
   }
 }
 
 /** The last column has them. */
 const addressesIn = (chunk: IpcChunk): readonly bigint[] =>
-  new EncodedColumns().read(chunk).flatMap(({ rows, columns }) => {
-    const { bytes } = columns.at(-1) ?? notThere();
-    return [...new BigUint64Array(bytes.buffer, bytes.byteOffset, rows)];
-  });
+  readColumns(chunk).flatMap(({ rows, columns }) => [...wordsOf(columns.at(-1) ?? notThere(), rows)]);

@@ -109,6 +109,42 @@ describe('the changes of a table', () => {
     );
   });
 
+  test('come with the same columns whether there are any or not, those of the key included', async () => {
+    const version = await merge([2], 'y');
+    const columnsOf = ({ table }: Changes) => table.schema.fields.map(({ name }) => name);
+    for (const after of [0, 1, version]) {
+      const found = await changes({ after, on, columns: ['name'] });
+      assert.deepEqual(columnsOf(found), ['_change', '_version', 'id', 'name'], `after ${after}`);
+      refused(await own.post('changes', { after, on: ['none'] }), 400, 12, /on: .*none/);
+    }
+    refused(await own.post('changes', { after: version }), 400, 13, /on: name the columns/);
+  });
+
+  test('up to a version have the columns and the key of that version', async () => {
+    await merge([2], 'y');
+    succeeded(await own.post('drop_columns', { columns: ['id'] }));
+    assert.deepEqual((await changes({ after: 1, until: 2, on })).rows, ['update 2 y']);
+  });
+
+  test('of a table with a column of the name _change come with the other columns', async () => {
+    succeeded(await own.post('add_columns', { new_columns: [{ name: '_change', expression: 'id' }] }));
+    const after = Number(succeeded(await own.post('describe')).version);
+    await remove('id = 1');
+    refused(await own.post('changes', { after, on }), 400, 13, /columns: .* _change/);
+    assert.deepEqual((await changes({ after, on, columns: ['name'] })).rows, ['delete 1 null']);
+  });
+
+  test('of rows whose key is NULL are inserts and deletes, and a key that two rows have comes once', async () => {
+    const rows = (ids: readonly (number | null)[], name: string) =>
+      own.post('insert', people(ids as readonly number[], name));
+    succeeded(await rows([null, null, 8, 8], 'a'));
+    const after = Number(succeeded(await own.post('describe')).version);
+    await remove("id IS NULL AND name = 'a' OR id = 8");
+    succeeded(await rows([null], 'b'));
+    const found = await changes({ after, on });
+    assert.deepEqual(found.rows, ['delete 8 null', 'delete null null', 'delete null null', 'insert null b']);
+  });
+
   test('of an insert in place of all are those of the rows', async () => {
     succeeded(await own.post('insert?mode=overwrite', people([3, 8], 'new')));
     const found = await changes({ after: 1, on });
@@ -128,6 +164,9 @@ describe('the changes of a table', () => {
     assert.deepEqual((await waiting).rows, ['insert 5 y']);
     assert.deepEqual((await changes({ after: 2, on }, '?wait=1ms')).rows, []);
     refused(await own.post('changes?wait=2h', { after: 1, on }), 400, 13, /wait/);
+    const startMs = performance.now();
+    refused(await own.post('changes?wait=20s', { after: 99, on }), 410, 11, /newest version is 2/);
+    assert.ok(performance.now() - startMs < 10_000, 'a version that is not there yet is not waited for');
   });
 
   test('need a key, of the request or of the table, and columns that are there', async () => {
@@ -147,13 +186,23 @@ describe('the changes of a table', () => {
     const updates = [{ path: 'id', metadata: key }];
     const { version } = succeeded(await own.post('update_field_metadata', { updates }));
     await merge([5], 'y');
-    assert.deepEqual((await changes({ after: version })).rows, ['insert 5 y']);
+    await remove('id = 1');
+    const found = await changes({ after: version });
+    assert.deepEqual(found.rows, ['delete 1 null', 'insert 5 y']);
+    const [, , id, name] = found.table.schema.fields;
+    assert.deepEqual([id?.metadata, id?.nullable, name?.nullable], [new Map(Object.entries(key)), true, true]);
   });
 
   test('of versions that are gone are 410, with the oldest that is left', async () => {
     const version = await merge([5], 'y');
     succeeded(await own.post('version/delete', { ranges: [{ start_version: 0, end_version: version }] }));
     refused(await own.post('changes', { after: 1, on }), 410, 11, /oldest version.* 2/);
+  });
+
+  test('of a key that was of another type are 410', async () => {
+    await remove('id = 1');
+    succeeded(await own.post('alter_columns', { alterations: [{ path: 'id', data_type: { type: 'int64' } }] }));
+    refused(await own.post('changes', { after: 1, on }), 410, 11, /on: id .*another type/);
   });
 
   test('are read by those who may query, and acknowledged by those who may do that (P9)', async () => {
@@ -169,6 +218,7 @@ describe('the changes of a table', () => {
   test('are kept for a consumer from the version that it has acknowledged', async () => {
     const acknowledge = (version: number, consumer = 'copy') => own.post('changes/acknowledge', { consumer, version });
     refused(await own.post('changes', { consumer: 'copy', on }), 410, 11, /consumer 'copy'/);
+    refused(await own.post('changes', { consumer: 'C!', on }), 400, 13, /consumer/);
     succeeded(await acknowledge(1));
     await merge([5], 'y');
     const version = await merge([6], 'y');

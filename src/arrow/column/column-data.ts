@@ -286,3 +286,7 @@ export function decimalText(unscaled: bigint, scale: number): string {
   const digits = String(unscaled < 0n ? -unscaled : unscaled).padStart(scale + 1, '0');
   return `${unscaled < 0n ? '-' : ''}${digits.slice(0, -scale)}.${digits.slice(-scale)}`;
 }
+
+/** The values of a column of unsigned integers of 64 bits, such as row addresses. */
+export const wordsOf = ({ bytes }: ColumnData, rows: number): BigUint64Array =>
+  new BigUint64Array(bytes.buffer, bytes.byteOffset, rows);

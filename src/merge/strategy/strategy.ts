@@ -1,5 +1,5 @@
 /** What the strategies have in common: an upsert of whole rows leaves one row of each key. */
-import { readColumns } from '../../arrow/column/column-data.ts';
+import { readColumns, wordsOf } from '../../arrow/column/column-data.ts';
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
@@ -36,7 +36,7 @@ export async function deleteSurplus(
 /** The only column of a file: row ids, or addresses. */
 export const wordsIn = (file: IpcFile): readonly bigint[] =>
   readColumns(chunkOfFile(file)).flatMap(({ rows, columns: [words] }) =>
-    words === undefined ? [] : [...new BigUint64Array(words.bytes.buffer, words.bytes.byteOffset, rows)],
+    words === undefined ? [] : [...wordsOf(words, rows)],
   );
 
 /** Upserts of whole rows do; where columns stay as they are, what a row becomes depends on the row. */

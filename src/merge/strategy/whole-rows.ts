@@ -4,7 +4,7 @@
  */
 
 import { RowPlaces } from '../../arrow/column/batch-plan.ts';
-import type { ColumnData } from '../../arrow/column/column-data.ts';
+import { type ColumnData, wordsOf } from '../../arrow/column/column-data.ts';
 import { type Field, type IpcChunk, leastRowBytes, type Schema } from '../../arrow/schema/schema.ts';
 import { sameType } from '../../arrow/schema/schema-rules.ts';
 import { assembleRows, type ColumnOrigin } from '../../arrow/stream/assembled-rows.ts';
@@ -155,7 +155,7 @@ class StoredRows {
     for (const { rows, columns } of this.#read.read(chunk)) {
       const last = columns.at(-1);
       if (!isSame || last === undefined) throw new NotAssembled('other columns');
-      const words = new BigUint64Array(last.bytes.buffer, last.bytes.byteOffset, rows);
+      const words = wordsOf(last, rows);
       for (let row = 0; row < rows; row++) this.#places.set(words[row]!, [this.#batches.length, row]);
       this.#batches.push(columns);
     }

@@ -1,7 +1,6 @@
 /** The rows that differ between two versions of a table (docs/design/changes.md). */
 import Type from 'typebox';
-import { type FieldPath, formatFieldPath, parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
-import type { Schema } from '../../arrow/schema/schema.ts';
+import { type FieldPath, parseFieldPath } from '../../arrow/schema/field-path.ts';
 import { answerParameters, readAnswerForm } from '../../endpoint/accept.ts';
 import { jsonRoute } from '../../endpoint/json-route.ts';
 import { type Answer, headerText, tableTarget } from '../../endpoint/route.ts';
@@ -56,16 +55,16 @@ const readChanges =
     const latest = () => access.latest(record, branch);
     const after = await afterOf(asked.after, branch, await latest());
     const forMs = Math.min(waitMs, (scope.remainingMs() ?? Number.POSITIVE_INFINITY) - marginMs);
-    const isThere = async (): Promise<boolean> => (await (await latest()).version()) > after;
+    // Where the newest version is an older one, the answer is 410 at once.
+    const isThere = async (): Promise<boolean> => (await (await latest()).version()) !== after;
     if (asked.until === undefined || asked.until > after) await waits.wait(forMs, scope.signal, isThere);
     scope.signal.throwIfAborted();
     return access.readFilesOf(record, async () => {
       const dataset = await latest();
       const until = await untilOf(dataset, after, asked.until);
-      const on = after === 0 || after === until ? [] : keyOf(asked.on, await dataset.schema());
       const rows = after === until ? noRows : await rowsOf(dataset, after, until);
       const { location } = record;
-      const { columns } = asked;
+      const { columns, on } = asked;
       const result = await queries.changes({ location, branch, after, until, rows, on, columns }, form, scope);
       return { until, result };
     });
@@ -76,7 +75,8 @@ const noRows: RowsBetween = { removed: [], added: [] };
 /** What a consumer has acknowledged, or the version that was named. */
 async function afterOf(after: number | string, branch: BranchName | undefined, { tags }: Tagged): Promise<number> {
   if (typeof after === 'number') return after;
-  const tag = (await tags.list()).find(({ name }) => name === consumerTag(after));
+  const wanted = consumerTag(after);
+  const tag = (await tags.list()).find(({ name }) => name === wanted);
   if (tag?.branch === branch && tag !== undefined) return tag.version;
   throw new LancegateError(
     'ChangesGone',
@@ -117,32 +117,6 @@ async function rowsOf(dataset: History, after: number, until: number): Promise<R
     'ChangesGone',
     `${listed} rows of fragments that are left changed between versions ${after} and ${until}, more than ${mostListedRows}: read the whole table at a version, and go on from there`,
   );
-}
-
-function keyOf(given: readonly FieldPath[] | undefined, { fields }: Schema): readonly FieldPath[] {
-  const on = given ?? primaryKeyOf(fields);
-  if (on.length === 0)
-    throw invalidInput(
-      'on: name the columns that tell rows apart, those that merges are on; the table declares no primary key',
-    );
-  for (const path of on)
-    if (resolveField({ fields, metadata: new Map() }, path) === undefined)
-      throw new LancegateError('TableColumnNotFound', `on: the table has no column ${formatFieldPath(path)}`);
-  return on;
-}
-
-const keyMetadata = 'lance-schema:unenforced-primary-key';
-
-/** Lance's metadata of columns say it. */
-function primaryKeyOf(fields: Schema['fields']): readonly FieldPath[] {
-  const positionOf = ({ metadata }: Schema['fields'][number]): number => {
-    const isKey = metadata.get(keyMetadata)?.toLowerCase() === 'true';
-    return Number(metadata.get(`${keyMetadata}:position`) ?? Number(isKey));
-  };
-  return fields
-    .filter((field) => positionOf(field) > 0)
-    .sort((a, b) => positionOf(a) - positionOf(b))
-    .map(({ name }) => ({ segments: [name] }));
 }
 
 const ChangesBody = Type.Object({
