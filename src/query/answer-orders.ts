@@ -20,10 +20,8 @@ import { RowText } from '../rows/answers/row-text.ts';
 import { fitted } from './fit-query.ts';
 import { requireFittingValues } from './fitting-values.ts';
 import { framed } from './framed-files.ts';
+import { frameHead, lengthOf, type MessageFrame, readFrames, writeFrame } from './message-frames.ts';
 import {
-  frameHead,
-  lengthOf,
-  type MessageFrame,
   mostReplyBytes,
   type Order,
   plainError,
@@ -31,9 +29,7 @@ import {
   type ReaderOutcome,
   type ReaderSetup,
   type Reply,
-  readFrames,
   type Work,
-  writeFrame,
 } from './protocol.ts';
 import { changedRows } from './row-changes.ts';
 

@@ -10,11 +10,11 @@ import { LancegateError } from '../kernel/errors.ts';
 import type { ServiceMemory } from '../memory/resident-limit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { ReaderDeath } from '../telemetry/metrics.ts';
+import { FrameReader, writeFrame } from './message-frames.ts';
 import { makeProcessFolder, removeProcessFolder, temporaryFilesIn } from './process-folder.ts';
 import {
   type Answered,
   errorOf,
-  FrameReader,
   mostReplyBytes,
   type Order,
   type Purpose,
@@ -23,7 +23,6 @@ import {
   type ReaderSetup,
   type Reply,
   type TakeBytes,
-  writeFrame,
 } from './protocol.ts';
 
 export interface ReaderProcessParts {

@@ -5,7 +5,8 @@ import type { Clock } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { onAbort } from '../kernel/request-scope.ts';
 import { type Holder, Quota } from '../memory/body-memory.ts';
-import { type Answered, expectAnswer, free, type QueryFacts, type QueryResult, type ResultPart } from './protocol.ts';
+import { free, type ResultPart } from './message-frames.ts';
+import { type Answered, expectAnswer, type QueryFacts, type QueryResult } from './protocol.ts';
 
 type Queried = Extract<Answered, { readonly kind: 'queried' }>;
 
