@@ -4,7 +4,7 @@
  */
 import { isIPv4, isIPv6 } from 'node:net';
 import { resolve } from 'node:path';
-import { dayMs } from '../kernel/clock.ts';
+import { dayMs, durationUnitsMs, readDurationMs } from '../kernel/clock.ts';
 import { entriesOf } from '../kernel/paired.ts';
 
 export interface ValueType<T> {
@@ -248,14 +248,6 @@ export function showBytes(value: number): string {
   return found === undefined ? `${value}B` : `${value / found[1]}${found[0]}`;
 }
 
-const durationUnitsMs: Readonly<Record<string, number>> = {
-  d: dayMs,
-  h: 3_600_000,
-  m: 60_000,
-  s: 1_000,
-  ms: 1,
-};
-
 /** Node's timers hold 31 bits of milliseconds; a longer one would fire at once. */
 export const longestTimerMs = 24 * dayMs;
 
@@ -264,13 +256,8 @@ export const durationMs = (leastMs: number, mostMs: number): ValueType<number> =
     'DURATION',
     `a duration such as 500ms, 30s, 5m or 1h30m, from ${showDuration(leastMs)} to ${showDuration(mostMs)}`,
     (raw) => {
-      if (!/^(\d{1,12}(ms|[dhms]))+$/.test(raw)) return undefined;
-      const parts = [...raw.matchAll(/(\d+)(ms|[dhms])/g)];
-      return within(
-        parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (durationUnitsMs[unit] ?? 0), 0),
-        leastMs,
-        mostMs,
-      );
+      const valueMs = readDurationMs(raw);
+      return valueMs === undefined ? undefined : within(valueMs, leastMs, mostMs);
     },
     showDuration,
   );

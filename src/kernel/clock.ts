@@ -11,6 +11,15 @@ export interface Clock {
 
 export const dayMs = 86_400_000;
 
+export const durationUnitsMs: Readonly<Record<string, number>> = { d: dayMs, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 };
+
+/** Reads `500ms`, `30d` or `1h30m`; undefined where the text is no duration. */
+export function readDurationMs(text: string): number | undefined {
+  if (!/^(\d{1,12}(ms|[dhms]))+$/.test(text)) return undefined;
+  const parts = [...text.matchAll(/(\d+)(ms|[dhms])/g)];
+  return parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (durationUnitsMs[unit] ?? 0), 0);
+}
+
 export const systemClock: Clock = {
   nowMs: () => Date.now(),
   schedule(afterMs, run) {

@@ -1,20 +1,21 @@
 /**
- * Rows that end: the property `lancegate.ttl_column` of a table names the column whose time a row begins at, and `lancegate.ttl` says how
- * long it is kept from then on. A row whose column is NULL never ends.
+ * Rows that end: the property `lancegate.ttl_column` of a table names the column whose time a row begins at, and
+ * `lancegate.ttl` says how long it is kept from then on. A row whose column is NULL never ends.
  */
+import { quoteSegment } from '../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { typeName } from '../arrow/schema/schema.ts';
 import { type CheckedSql, ownSql } from '../kernel/checked-sql.ts';
+import { dayMs, readDurationMs } from '../kernel/clock.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
 
-interface RowEnds {
+export interface RowEnds {
   readonly column: string;
   readonly keptMs: number;
 }
 
-const [columnProperty, keptProperty] = ['lancegate.ttl_column', 'lancegate.ttl'];
-const unitsMs: Readonly<Record<string, number>> = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 };
+export const [columnProperty, keptProperty] = ['lancegate.ttl_column', 'lancegate.ttl'];
 
 /** Reads them, whatever columns the table has; undefined where its rows do not end. `InvalidInput`. */
 export function rowEndsOf(properties: Properties): RowEnds | undefined {
@@ -22,9 +23,8 @@ export function rowEndsOf(properties: Properties): RowEnds | undefined {
   if (column === undefined && kept === undefined) return undefined;
   if (column === undefined) throw invalidInput(`${keptProperty}: it needs the property ${columnProperty} beside it`);
   if (kept === undefined) throw invalidInput(`${columnProperty}: it needs the property ${keptProperty} beside it`);
-  const parts = [...kept.matchAll(/(\d+)(ms|[dhms])/g)];
-  const keptMs = parts.reduce((sum, [, count, unit = '']) => sum + Number(count) * (unitsMs[unit] ?? 0), 0);
-  if (!/^(\d{1,12}(ms|[dhms]))+$/.test(kept) || keptMs > 36_500 * 86_400_000)
+  const keptMs = readDurationMs(kept);
+  if (keptMs === undefined || keptMs > 36_500 * dayMs)
     throw invalidInput(`${keptProperty}: expected a duration such as 30d, 12h or 1h30m, up to 36500d`);
   return { column, keptMs };
 }
@@ -40,7 +40,7 @@ export function endedRows({ column, keptMs }: RowEnds, { fields }: Schema, nowMs
   const field = fields.find(({ name }) => name === column);
   if (field === undefined) throw invalidInput(`${columnProperty}: the table has no column ${JSON.stringify(column)}`);
   // The value itself is compared, which is that of UTC in every zone.
-  return ownSql(`CAST(\`${column}\` AS BIGINT) <= ${lastEnded(field, BigInt(nowMs - keptMs))}`);
+  return ownSql(`CAST(${quoteSegment(column)} AS BIGINT) <= ${lastEnded(field, BigInt(nowMs - keptMs))}`);
 }
 
 /** The largest value of the column that is not after `ms`. */
@@ -56,7 +56,7 @@ function lastEnded({ name, type, dictionary, children }: Field, ms: bigint): big
       case 'ns':
         return ms * 1_000_000n;
     }
-  if (dictionary === undefined && type.kind === 'date') return type.unit === 'ms' ? ms : floor(ms, 86_400_000n);
+  if (dictionary === undefined && type.kind === 'date') return type.unit === 'ms' ? ms : floor(ms, BigInt(dayMs));
   // The engine casts no larger integer.
   const isSeconds = type.kind === 'int' && type.bitWidth >= 32 && (type.signed || type.bitWidth === 32);
   if (dictionary === undefined && isSeconds) return floor(ms, 1_000n);
