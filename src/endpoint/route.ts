@@ -243,7 +243,7 @@ export class Access {
   needs(action: Action, resource: Resource, branch?: BranchName): boolean {
     const isAllowed = this.allows(action, resource, branch);
     this.#actions.add(action);
-    if (this.#asked === undefined || !isAllowed) this.#asked = objectOf(resource, branch);
+    if (this.#asked === undefined || !isAllowed) this.#asked = factsOf(resource, branch);
     if (!isAllowed) this.#isDenied = true;
     return isAllowed;
   }
@@ -277,7 +277,8 @@ export const nothingAsked = {
   branch: undefined,
 } as const;
 
-function objectOf(resource: Resource, branch: BranchName | undefined) {
+/** How an audit record names what a request is about. */
+export function factsOf(resource: Resource, branch: BranchName | undefined) {
   const { id } = resourceUid(resource);
   if (resource.kind === 'namespace') return { namespace: id, table: undefined, branch: undefined };
   return { namespace: undefined, table: id, branch: branch ?? 'main' };

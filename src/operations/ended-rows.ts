@@ -1,16 +1,18 @@
 /**
- * Deletes rows that are past their time (`table/row-ends.ts`), of every table that this process owns, on main and on branches. A look
- * counts them in a reader and, where there are any, deletes them as a client would: behind the writers of the branch, with exact counts.
+ * Deletes rows that are past their time (`table/row-ends.ts`), of every table that this process owns, on main and on
+ * branches. A look counts them in a reader and, where there are any, deletes them as a client would: behind the writers of
+ * the branch, with exact counts.
  */
-import { resourceUid } from '../auth/policy/cedar-policy.ts';
 import type { TableCatalog, TableRecord } from '../catalog/port.ts';
+import type { ComputedStep } from '../change/change-request.ts';
 import { type ChangeDeps, submitChange } from '../change/submit-change.ts';
+import { factsOf, nothingAsked, principalFacts } from '../endpoint/route.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { LancegateError } from '../kernel/errors.ts';
-import { type BranchName, showTable, type TableRef } from '../kernel/ids.ts';
-import type { RequestScope } from '../kernel/request-scope.ts';
+import { LancegateError, timedOut } from '../kernel/errors.ts';
+import { type BranchName, showTable } from '../kernel/ids.ts';
+import { firstOf, type RequestScope } from '../kernel/request-scope.ts';
 import type { Queries } from '../query/protocol.ts';
-import { endedRows, rowEndsOf } from '../table/row-ends.ts';
+import { endedRows, type RowEnds, rowEndsOf } from '../table/row-ends.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableOwners } from '../table/table-owners.ts';
 import type { Audit } from '../telemetry/audit.ts';
@@ -31,6 +33,9 @@ interface EndedRowsDeps extends ChangeDeps {
 
 /** One commit deletes so many, unless more end in one millisecond. */
 const mostRows = 1_000_000;
+
+/** A look at one branch takes no longer. */
+const longestMs = 60_000;
 
 /** Returns how to stop it, which waits for the delete under way. */
 export function keepDeletingEndedRows(parts: EndedRowsDeps): () => Promise<void> {
@@ -66,31 +71,47 @@ async function lookAtAll(parts: EndedRowsDeps, signal: AbortSignal): Promise<voi
   }
 }
 
-async function lookAt(parts: EndedRowsDeps, table: TableRecord, signal: AbortSignal): Promise<void> {
-  await attempt(parts, table, signal, async () => {
-    if (signal.aborted || rowEndsOf(table.properties) === undefined) return;
-    const owner = await parts.owners.ownerOf(table.ref, { mustClaim: false, mustExist: true });
-    if (owner.kind !== 'self') return;
-    const { branches } = await parts.access.latest(table, undefined);
-    const names = [undefined, ...(await branches.list()).map(({ name }) => name)];
-    for (const branch of names) await attempt(parts, table, signal, () => deleteEnded(parts, table, branch, signal));
-  });
+async function lookAt(parts: EndedRowsDeps, table: TableRecord, stopping: AbortSignal): Promise<void> {
+  const branches = await attempt(parts, table, stopping, () => branchesOf(parts, table));
+  for (const branch of branches ?? [])
+    await attempt(parts, table, stopping, (scope) => deleteEnded(parts, table, branch, scope));
 }
 
-/** Never rejects. */
-async function attempt(
-  parts: EndedRowsDeps,
+/** None where no row ends, or where another replica owns the table. */
+async function branchesOf(
+  { owners, access }: EndedRowsDeps,
   table: TableRecord,
-  signal: AbortSignal,
-  work: () => Promise<void>,
-): Promise<void> {
+): Promise<readonly (BranchName | undefined)[]> {
+  if (rowEndsOf(table.properties) === undefined) return [];
+  const owner = await owners.ownerOf(table.ref, { mustClaim: false, mustExist: true });
+  if (owner.kind !== 'self') return [];
+  const { branches } = await access.latest(table, undefined);
+  return [undefined, ...(await branches.list()).map(({ name }) => name)];
+}
+
+/** Never rejects. What takes longer than `longestMs` is left, so a table that does not answer does not stop the others (P10). */
+async function attempt<Result>(
+  { clock, newId, metrics, logger }: EndedRowsDeps,
+  table: TableRecord,
+  stopping: AbortSignal,
+  work: (scope: RequestScope) => Promise<Result>,
+): Promise<Result | undefined> {
+  if (stopping.aborted) return undefined;
+  const untilMs = clock.nowMs() + longestMs;
+  const late = new AbortController();
+  const cancel = clock.schedule(longestMs, () => late.abort(timedOut()));
+  const signal = AbortSignal.any([stopping, late.signal]);
+  const remainingMs = () => Math.max(0, untilMs - clock.nowMs());
   try {
-    await work();
+    return await firstOf(work({ requestId: newId(), principal, signal, remainingMs }), late.signal);
   } catch (error) {
-    if (signal.aborted) return;
-    parts.metrics.rowsEnded('failed');
+    if (stopping.aborted) return undefined;
+    metrics.rowsEnded('failed');
     const fields = { table: showTable(table.ref), error };
-    parts.logger.warn(fields, 'rows past their time could not be deleted; the service tries again');
+    logger.warn(fields, 'rows past their time could not be deleted; the service tries again');
+    return undefined;
+  } finally {
+    cancel();
   }
 }
 
@@ -99,36 +120,40 @@ async function deleteEnded(
   parts: EndedRowsDeps,
   table: TableRecord,
   branch: BranchName | undefined,
-  signal: AbortSignal,
+  scope: RequestScope,
 ): Promise<void> {
-  const { access, queries, clock, logger, metrics, audit, newId } = parts;
+  const { access, queries, clock, logger, metrics, audit } = parts;
   const ends = rowEndsOf(table.properties);
   if (ends === undefined) return;
-  const scope: RequestScope = { requestId: newId(), principal, signal, remainingMs: () => undefined };
-  const schema = await (await access.latest(table, branch)).schema();
-  const ended = (nowMs: number) => endedRows(ends, schema, nowMs);
-  const count = (nowMs: number) =>
-    askReader(access, table, { table: table.ref, branch }, (at) => queries.count(at, ended(nowMs), scope));
+  const { schema } = await (await access.latest(table, branch)).columns();
+  const count = (atMs: number) =>
+    askReader(access, table, { table: table.ref, branch }, (at) =>
+      queries.count(at, endedRows(ends, schema, atMs), scope),
+    );
   const nowMs = clock.nowMs();
   let rows = await count(nowMs);
-  while (rows > 0 && !signal.aborted) {
-    const where = ended(rows <= mostRows ? nowMs : await cutBefore(nowMs, mostRows, count));
-    const change = {
-      operation: 'delete',
-      table,
-      branch,
-      steps: [{ step: { kind: 'delete', where } }],
-    } as const;
+  while (rows > 0 && !scope.signal.aborted) {
+    const untilMs = rows <= mostRows ? nowMs : await cutBefore(nowMs, mostRows, count);
+    const change = { operation: 'delete', table, branch, steps: [deletionUntil(ends, untilMs)] } as const;
     const { numDeletedRows, version, transactionId } = await submitChange(parts, change, scope, undefined);
     metrics.rowsEnded('deleted', numDeletedRows);
     const fields = { table: showTable(table.ref), branch: branch ?? 'main', numDeletedRows, version, transactionId };
     logger.info(fields, 'deleted rows that are past their time');
-    const facts = { version, deletedRows: numDeletedRows, transactionId };
-    audit.requestEnded({ ...noRequest, ...facts, requestId: scope.requestId, table: idOf(table.ref), branch });
+    const facts = { ...factsOf({ kind: 'table', table: table.ref }, branch), version, transactionId };
+    audit.requestEnded({ ...noRequest, ...facts, requestId: scope.requestId, deletedRows: numDeletedRows });
     rows -= numDeletedRows;
     if (rows > 0) rows = await count(nowMs);
   }
 }
+
+/** By the columns that the branch has when the delete is committed: since the rows were counted, an overwrite may have changed the unit. */
+const deletionUntil = (ends: RowEnds, untilMs: number): ComputedStep => ({
+  changesRowsOnly: true,
+  run: async (shadow, limits) => {
+    const { schema } = await shadow.columns();
+    return shadow.change({ kind: 'delete', where: endedRows(ends, schema, untilMs) }, undefined, limits);
+  },
+});
 
 /** A time by which not more than `mostRows` have ended, but some; or the first by which any have. */
 export async function cutBefore(
@@ -150,19 +175,17 @@ export async function cutBefore(
 /** It stands in the place of a client's. */
 const principal = { issuer: 'lancegate', subject: 'lancegate:ended-rows', scopes: [], groups: [] };
 
-const idOf = (table: TableRef): string => resourceUid({ kind: 'table', table }).id;
-
 /** The audit record of a delete that no request asked for. */
 const noRequest = {
-  ...{
-    method: 'none',
-    route: 'none',
-    status: undefined,
-    durationMs: 0,
-    receivedBytes: 0,
-    address: '',
-    proxy: undefined,
-  },
-  ...{ subject: principal.subject, issuer: principal.issuer, keyId: undefined, decision: 'not asked' as const },
-  ...{ actions: undefined, namespace: undefined, refusal: undefined, clientLeft: undefined },
-};
+  ...nothingAsked,
+  ...principalFacts(principal),
+  method: 'none',
+  route: 'none',
+  status: undefined,
+  durationMs: 0,
+  receivedBytes: 0,
+  address: '',
+  proxy: undefined,
+  refusal: undefined,
+  clientLeft: undefined,
+} as const;

@@ -80,7 +80,7 @@ describe('rows that end', () => {
     assert.deepEqual(
       records.slice(0, 2).map(({ table, branch, deletedRows }) => [table, branch, deletedRows]),
       [
-        ['t', undefined, 1],
+        ['t', 'main', 1],
         ['t', 'dev', 1],
       ],
     );
