@@ -1,6 +1,6 @@
 /**
- * The columns of a table that is only declared. It has none, unless the property `lancegate.schema` names them, in the form in which a
- * describe answers a schema: the SDKs of LanceDB compare rows with it before they send them.
+ * The columns of a table that is only declared. It has none, unless the property `lancegate.schema` names them, in the form
+ * in which a describe answers a schema: the SDKs of LanceDB compare rows with it before they send them.
  */
 import { readLanceSchema } from '../arrow/schema/lance-json.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
@@ -16,14 +16,14 @@ import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { TableMaker } from './table-maker.ts';
 
-const property = 'lancegate.schema';
+export const columnsProperty = 'lancegate.schema';
 
 /** `InvalidInput`. */
 export function declaredColumns(properties: Properties): Schema {
-  const text = properties[property];
+  const text = properties[columnsProperty];
   if (text === undefined) return { fields: [], metadata: new Map() };
-  requireBoundedJson(text, property);
-  const schema = readLanceSchema(parsed(text), property);
+  requireBoundedJson(text, columnsProperty);
+  const schema = readLanceSchema(parsed(text), columnsProperty);
   checkStorable(schema);
   emptyFile(schema.fields); // refuses a type that could not be shown as text
   return schema;
@@ -33,7 +33,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw invalidInput(`${property}: it is not JSON`); // translated: it names the property
+    throw invalidInput(`${columnsProperty}: it is not JSON`); // translated: it names the property
   }
 }
 
@@ -44,8 +44,8 @@ interface DeclaredDeps {
 }
 
 /**
- * Before its first rows a table that is declared with columns is made of them, in a version of its own: then the rows come into it as
- * into any other. One without columns stays as it is, and its first rows make it.
+ * Before its first rows a table that is declared with columns is made of them, in a version of its own: then the rows come
+ * into it as into any other. One without columns stays as it is, and its first rows make it.
  */
 export async function madeOfColumns(
   { access, locks, maker }: DeclaredDeps,
@@ -61,15 +61,11 @@ export async function madeOfColumns(
     const { fields } = declaredColumns(record.properties);
     if (record.state === 'created' || fields.length === 0) return record;
     await using creation = await maker.beginDeclared(record);
-    const written = await creation.write(once(chunkOfFile(emptyFile(fields))), signal);
+    const written = await creation.write([chunkOfFile(emptyFile(fields))], signal);
     const outcome = { mode: 'create', num_inserted_rows: '0' };
     await creation.publish(written, { operation: 'create_table', outcome, answer: undefined });
   } finally {
     release();
   }
   return access.find(table.ref);
-}
-
-async function* once<Item>(item: Item): AsyncGenerator<Item> {
-  yield item;
 }

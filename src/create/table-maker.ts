@@ -238,7 +238,7 @@ export class TableCreation implements AsyncDisposable {
   }
 
   /** Version 1 with all rows is durable when this resolves (P3). Throws what reading the chunks and writing them throws. */
-  async write(chunks: AsyncIterable<IpcChunk>, signal: AbortSignal): Promise<WrittenTable> {
+  async write(chunks: Iterable<IpcChunk> | AsyncIterable<IpcChunk>, signal: AbortSignal): Promise<WrittenTable> {
     const { engine, metrics, newId } = this.#deps;
     const { storageOptions, reservation } = this.#request;
     const table = await engine.newTable(reservation.location, storageOptions);
@@ -335,7 +335,10 @@ async function expectRows(table: Pick<StagedTable, 'countRows'>, sent: number): 
   );
 }
 
-async function* each<Item>(items: AsyncIterable<Item>, look: (item: Item) => void): AsyncGenerator<Item> {
+async function* each<Item>(
+  items: Iterable<Item> | AsyncIterable<Item>,
+  look: (item: Item) => void,
+): AsyncGenerator<Item> {
   for await (const item of items) {
     look(item);
     yield item;

@@ -42,8 +42,8 @@ export class InvalidRows {
   }
 
   /**
-   * Gives the row of the source that an index stands for among those that are left now. It is exact for each row that can still be listed:
-   * where rows before it were left out that are not listed, so many are listed that it is not.
+   * Gives the row of the source that an index stands for among those that are left now. It is exact for each row that can still
+   * be listed: where rows before it were left out that are not listed, so many are listed that it is not.
    */
   rowsLeft(): (index: number) => number {
     const out = this.#listed.map(({ row }) => row);

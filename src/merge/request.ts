@@ -125,9 +125,11 @@ class MergeRows {
   /** As `#receiveFitting`, for a table that has no dataset yet. */
   #receiveFirst({ source, on, flags, rules: asked }: MergeRowsCommand, { properties }: TableRecord) {
     return this.#deps.metrics.writeStage('receive', async (): Promise<MergeReceived> => {
-      const invalid = leftOutOf(source, rulesOf(asked, flags, properties, new Map()));
+      const ofText = leftOutOf(source, rulesOf(asked, flags, properties, new Map()));
       const schema = await source.schema();
       const rules = rulesOf(asked, flags, properties, schema.metadata);
+      // Only Arrow has metadata, and none of its rows was left out yet.
+      const invalid = rules.invalid.isReported ? (ofText ?? new InvalidRows()) : undefined;
       requireStorable(schema, on, rules);
       const sent = await source.whole();
       const chunk = joinBatches(withRequiredKeys(sent, on, rules.invalid, invalid));
@@ -212,7 +214,7 @@ class MergeRows {
   async #materialise(declared: TableRecord, source: ReadySource, scope: RequestScope): Promise<MergeRowsResult> {
     const { chunk, keyed, rules } = source;
     await using creation = await this.#deps.maker.beginDeclared(declared);
-    const written = await creation.write(once(chunk), scope.signal);
+    const written = await creation.write([chunk], scope.signal);
     scope.signal.throwIfAborted();
     const { transactionId, version, rows } = written;
     const counts = { numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0, numAttempts: 1 };
@@ -252,10 +254,6 @@ const upsert = {
   whenNotMatchedInsertAll: true,
   whenNotMatchedBySourceDelete: false,
 } as const;
-
-async function* once<Item>(item: Item): AsyncGenerator<Item> {
-  yield item;
-}
 
 /**
  * The engine gets nested keys as one SQL list, which for a million of them blocks the event loop for seconds and takes

@@ -1,6 +1,6 @@
 /**
- * How a merge takes rows that break a rule: it is refused, or they are left out and reported. The conversion of a text leaves out rows whose
- * values do not fit. What is left, and Arrow, is looked through here for NULL where there may be none.
+ * How a merge takes rows that break a rule: it is refused, or they are left out and reported. The conversion of a text leaves
+ * out rows whose values do not fit. What is left, and Arrow, is looked through here for NULL where there may be none.
  */
 import { keepRows } from '../arrow/column/concat-rows.ts';
 import { findUnallowedNulls } from '../arrow/column/unallowed-nulls.ts';
@@ -43,12 +43,15 @@ export function readInvalidRules(
 
 function readMost(text: string, name: string): InvalidRules['most'] {
   if (/^\d{1,15}$/.test(text)) return { text: `the ${text}`, allows: (invalid) => invalid <= Number(text) };
-  const isShare = /^(?:0?\.\d{1,15}|1\.0{1,15}|0\.)$/.test(text);
+  const isShare = /^(?:0?\.\d{1,15}|1\.0{1,15})$/.test(text);
   if (!isShare) throw invalidInput(`${name}: expected a number of rows, such as 100, or a share of them, such as 0.1`);
   return { text: `the share of ${text}`, allows: (invalid, rows) => invalid / rows <= Number(text) };
 }
 
-/** Leaves out the rows that hold NULL where the table allows none. Otherwise whoever lays the rows out or stores them refuses them. */
+/**
+ * Leaves out the rows that hold NULL where the table allows none. Otherwise whoever lays the rows out or stores them refuses
+ * them.
+ */
 export function withoutUnallowedNulls(chunk: IpcChunk, table: Schema, invalid: InvalidRows | undefined): IpcChunk {
   if (invalid === undefined) return chunk;
   return leavingOut(chunk, invalid, (found) => findUnallowedNulls(chunk, table, found));

@@ -235,6 +235,21 @@ test('a first merge into a declared table reports what does not have the type of
   assert.deepEqual(await ids(service), [1, 3]);
 });
 
+test('a first merge into a declared table reports rows where the metadata of its schema says so', async (t) => {
+  const service = await startTestService((clean) => t.after(clean));
+  assert.equal((await service.post('/v1/table/t/declare', {})).status, 200);
+  const metadata = new Map([
+    ['lancegate.on_invalid', 'report'],
+    ['lancegate.key_required', 'true'],
+  ]);
+  const { schema, batches } = new Table({ id: vectorFromArray([1, null, 3], new Int32()) });
+  const rows = new Table(new Schema(schema.fields, metadata), batches);
+  const answer = await merge(service, Buffer.from(tableToIPC(rows, 'stream')), '');
+  assert.deepEqual([answer.num_invalid_rows, answer.num_inserted_rows], [1, 2]);
+  matchAll(reported(answer), [/^2: row 2, column id holds a NULL/]);
+  assert.deepEqual(answer.table_defaults, { on_invalid: 'report', key_required: 'true' });
+});
+
 test('of many invalid rows of a large text all are counted, and the first hundred listed (P10)', async (t) => {
   const service = await startWithPeople((clean) => t.after(clean));
   const rows = Array.from({ length: 20_000 }, (_, i) => {
@@ -270,7 +285,9 @@ test('rules that cannot be are refused', async (t) => {
     'on_invalid=drop': /refuse, report/,
     'on_invalid=report&when_not_matched_by_source_delete=true': /deletes by source/,
     'max_invalid=-1': /max_invalid/,
-    'max_invalid=1.5': /max_invalid/,
+    ...Object.fromEntries(
+      ['1.5', '1.', '0.', '.', '1e9', 'some'].map((most) => [`max_invalid=${most}`, /max_invalid/]),
+    ),
     'key_required=maybe': /key_required/,
   };
   for (const [query, message] of Object.entries(wrong)) {
