@@ -39,7 +39,7 @@ export function rulesOf(
   return { ...readRules({ ...defaults, ...asked }, flags, shown), defaults };
 }
 
-const propertyOf = (name: RuleName): string => `lancegate.${name}`;
+export const propertyOf = (name: RuleName): string => `lancegate.${name}`;
 
 /** `shown` names a rule in a refusal. */
 export function readRules(

@@ -8,6 +8,7 @@ import { areTexts, isObject } from '../kernel/json-bounds.ts';
 import { choiceOf, createModes, parseChoice } from '../wire/choices.ts';
 import { parseJson, StringMap, Version } from '../wire/json-body.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
+import { requireKnownProperties } from './tables/known-properties.ts';
 
 type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions'>;
 
@@ -67,9 +68,15 @@ export const createTableRoute = arrowRoute(createTable, {
 
 export const readCreateParameters = (query: QueryOf<keyof typeof createParameters>): CreateParameters => ({
   mode: query.one('mode', (text) => parseChoice(text ?? '', 'mode', createModes)) ?? 'create',
-  properties: readProperties(query, 'properties'),
+  properties: readTableProperties(query),
   storageOptions: checkStorageOptions(readProperties(query, 'storage_options') ?? {}),
 });
+
+function readTableProperties(query: QueryOf<'properties'>): Properties | undefined {
+  const properties = readProperties(query, 'properties');
+  requireKnownProperties(properties ?? {});
+  return properties;
+}
 
 /** Reads a parameter that is a JSON object whose values are texts; undefined where it is absent. */
 export const readProperties = <Name extends string>(query: QueryOf<Name>, name: Name): Properties | undefined =>

@@ -231,6 +231,18 @@ describe('a table that is only declared', () => {
     refused(await service.post('/v1/table/wrong/exists'), 404, 4);
   });
 
+  test('has no property of the service that is not known, nor has one that is created or registered', async () => {
+    const says = /properties: no "lancegate\.ttl_colum" is known; did you mean lancegate\.ttl_column\?/;
+    const properties = { owner: 'ann', 'lancegate.ttl_colum': 'at', 'lancegate.ttl': '1h' };
+    refused(await service.post('/v1/table/slip/declare', { properties }), 400, 13, says);
+    const query = new URLSearchParams({ properties: JSON.stringify(properties) });
+    refused(await service.post(`/v1/table/slip/create?${query}`, people([1], 'a')), 400, 13, says);
+    refused(await service.post('/v1/table/slip/register', { location: 'none.lance', properties }), 400, 13, says);
+    refused(await service.post('/v1/table/slip/exists'), 404, 4);
+    const known = { 'lancegate.on_duplicate': 'last', 'lancegate.max_invalid': '3', lancegate: 'mine' };
+    assert.deepEqual(succeeded(await service.post('/v1/table/known/declare', { properties: known })).properties, known);
+  });
+
   test('can be distinguished from one that is there: it has no branches, and it is listed', async () => {
     await declare('shown');
     refused(await service.post('/v1/table/shown/branches/list'), 400, 19);

@@ -15,6 +15,7 @@ import type { TableAccess } from '../../table/table-access.ts';
 import type { TableOwners } from '../../table/table-owners.ts';
 import { StringMap } from '../../wire/json-body.ts';
 import type { DescribedTable } from './describe-table.ts';
+import { requireKnownProperties } from './known-properties.ts';
 
 interface Deps {
   readonly catalog: TableCatalog & CreationCatalog;
@@ -40,6 +41,7 @@ export const declareTable =
     answered?: AnswerOf<DescribedTable>,
   ): Promise<DescribedTable> => {
     if (location !== undefined) throw invalidInput('location: this service chooses where a declared table is stored');
+    requireKnownProperties(properties);
     const columns = declaredColumns(properties);
     if (columns.fields.length > 0) requireRowEnds(properties, columns);
     else rowEndsOf(properties);

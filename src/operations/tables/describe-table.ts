@@ -106,10 +106,10 @@ const DescribeAnswer = Type.Object({
 });
 
 /**
- * The LanceDB SDKs need version and schema and never ask for them, so they are in every answer. Of a table that is only declared
- * they get version 0 and the columns that it is declared with; to other clients it must have neither, by which they tell it apart. `load_detailed_metadata`
- * and `check_declared` thus change nothing; generated clients send their defaults in the body beside other values in the query,
- * which win.
+ * The LanceDB SDKs need version and schema and never ask for them, so they are in every answer. Of a table that is only
+ * declared they get version 0 and the columns that it is declared with; to other clients it must have neither, by which they
+ * tell it apart. `load_detailed_metadata` and `check_declared` thus change nothing; generated clients send their defaults in
+ * the body beside other values in the query, which win.
  */
 export const describeTableRoute = jsonRoute(describeTable, {
   path: '/v1/table/:id/describe',

@@ -36,6 +36,7 @@ import type { TableOwners } from '../../table/table-owners.ts';
 import { choiceOf, parseChoice } from '../../wire/choices.ts';
 import { StringMap } from '../../wire/json-body.ts';
 import type { Visible } from '../visible-page.ts';
+import { requireKnownProperties } from './known-properties.ts';
 
 interface Deps {
   readonly catalog: TableCatalog & NamespaceCatalog;
@@ -72,6 +73,7 @@ export const registerTable =
     answered?: AnswerOf<TableDescription>,
   ): Promise<TableDescription> => {
     const { catalog, engine, access } = deps;
+    requireKnownProperties(properties);
     const asked = engine.locationOf(location);
     // A right on the table covers its own namespace's folder, and a location that was its own.
     const isAllowedTo = (owners: readonly LocationOwner[]): boolean =>
