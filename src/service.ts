@@ -47,11 +47,11 @@ import { filterReader } from './wire/merge-parameters.ts';
 export interface Bounds {
   /** How many bytes a create writes at a time; the memory plan says it where this does not. */
   readonly chunkBytes?: number;
-  /** A table of so many rows that is merged into repeatedly gets an index on its key. */
+  /** A table that is merged into repeatedly gets an index on its key from this many rows on. */
   readonly indexFromRows?: number;
   /** Writes with rows as a body that are under way at once, from their headers to their answers; beyond it the answer is 503 (P7). */
   readonly maxConcurrentWrites?: number;
-  /** A client has so long for the headers of a request. */
+  /** How long a client has for the headers of a request. */
   readonly requestHeaderTimeoutMs?: number;
 }
 

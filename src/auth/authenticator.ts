@@ -3,7 +3,7 @@ import type { Principal } from '../kernel/request-scope.ts';
 import { invalidToken, UnauthenticatedError } from './challenge.ts';
 import type { Credential, Verifier } from './tokens/verifier.ts';
 
-/** These request headers can carry a credential; they stand under their lower-case names. */
+/** The request headers that can carry a credential, by their lower-case names. */
 export interface CredentialHeaders {
   readonly authorization?: string | undefined;
   readonly 'x-api-key'?: string | undefined;

@@ -18,7 +18,7 @@ export class CatalogProbe {
   async requireAnswer(): Promise<void> {
     const nowMs = this.#clock.nowMs();
     const known = this.#asked;
-    // An answer stands so long: the catalog is asked no more often, however many probes there are.
+    // An answer counts for a second: the probe asks the catalog no more often, however many clients ask the probe.
     const isCurrent = known !== undefined && nowMs < known.atMs + 1_000;
     // Three at most wait for a catalog that does not answer: they take connections from requests.
     const asked = known !== undefined && (isCurrent || this.#unanswered >= 3) ? known : this.#ask(nowMs);

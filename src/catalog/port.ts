@@ -81,7 +81,7 @@ export type RequestOwner = string & { readonly [requestOwner]: true };
 export interface KeyedRequest {
   readonly owner: RequestOwner;
   readonly key: IdempotencyKey;
-  /** It is a digest of what was asked: operation, table, branch and parameters. */
+  /** A digest of the request: operation, table, branch and parameters. */
   readonly requestDigest: string;
   readonly bodyDigest: string;
   /** From then on the key is as good as new. */
@@ -105,7 +105,7 @@ export interface KnownLocation {
   readonly location: Location;
   /** `held`: by a table or a create. `discarded`: its files are being removed. `left`: no table has it. */
   readonly state: 'held' | 'discarded' | 'left';
-  /** This table has it or had it last; undefined if the catalog does not know. */
+  /** The table that has the location, or had it last; undefined if the catalog does not know. */
   readonly owner: TableRef | undefined;
 }
 

@@ -4,13 +4,13 @@ import type { Catalog } from './port.ts';
 
 export interface Replica {
   readonly id: string;
-  /** The other replicas reach it at this URL. */
+  /** The URL at which the other replicas reach it. */
   readonly address: string;
   /** It hands over what it owns, and is to be given nothing. */
   readonly isLeaving: boolean;
 }
 
-/** A replica owns what it owns for so long, from now on by the clock of the database. */
+/** How long a replica owns what it owns, from now on by the clock of the database. */
 export interface Lease {
   readonly replica: string;
   readonly address: string;

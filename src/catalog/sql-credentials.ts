@@ -77,7 +77,7 @@ export class SqlApiKeys implements ApiKeyRecords {
   }
 
   async #ask(asked: Asked): Promise<void> {
-    // A replica believes for so long what it has read: a revocation holds everywhere after that.
+    // A replica believes for a second what it has read. After that a revocation holds everywhere.
     const untilMs = this.#clock.nowMs() + 1_000;
     try {
       const ids = [...asked.keys()];

@@ -8,7 +8,7 @@ interface FoundDatabase {
   readonly nowMs: number;
   /** A standby refuses writes. */
   readonly isStandby: boolean;
-  /** A start will make so many changes of its schema. */
+  /** How many migrations of its schema a start will run. */
   readonly pendingMigrations: number;
 }
 

@@ -1,5 +1,5 @@
 /**
- * It makes the commands a program of `commander`, which finds the command that is meant and prints help. Each reads its flags by itself.
+ * Makes the commands a program of `commander`, which finds the command that is meant and prints help. Each reads its flags by itself.
  */
 import { Option as FlagShown, Command as Program } from 'commander';
 import type { Option } from '../config/options.ts';

@@ -31,9 +31,9 @@ export interface StartParts {
   readonly version: string;
   readonly logger: Logger;
   readonly clock: Clock;
-  /** Operators may see these of the configuration. */
+  /** The settings that operators may see. */
   readonly settings: EffectiveSetting[];
-  /** It is that of the process; readers get a part of it. */
+  /** The environment of the process. Readers get a part of it. */
   readonly environment: Environment;
   /** Makes it the place of this process's temporary files; missing where the process is not the service's alone. */
   readonly useTemporaryFolder?: (path: string) => void;
@@ -78,7 +78,7 @@ export async function serveUntilStopped(
 /** All addresses are none that a browser everywhere can open. */
 const openedAt = (url: string): string => url.replace('//0.0.0.0:', '//127.0.0.1:').replace('//[::]:', '//[::1]:');
 
-/** The line of the log is written at any level, and to stdout, for who waits until the service answers. */
+/** Makes a line in the form of the log. The service writes it to stdout at any level, since programs wait for it. */
 function startLine(config: Config, url: string, context: CliContext): string {
   const { dataFolder, storageRoot, basePath } = config;
   let line = '';

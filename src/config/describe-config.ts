@@ -7,7 +7,7 @@ export interface EffectiveSetting {
   readonly flag: string;
   /** It is as a flag would have it, with secrets masked; null where it is not set. */
   readonly value: string | null;
-  /** It came from there: `--port`, `LANCEGATE_PORT`, `default`. */
+  /** Where the value came from: `--port`, `LANCEGATE_PORT`, `default`. */
   readonly source: string;
 }
 

@@ -2,7 +2,7 @@
 import { fitToMemory } from './memory-plan.ts';
 import type { Config, SettingName } from './settings.ts';
 
-/** The machine, or the container, lets one process have so much. */
+/** What the machine, or the container, lets one process have. */
 export interface Machine {
   readonly memoryBytes: number;
   /** So many may be open at the same time, connections among them; Infinity where the system has no limit. */

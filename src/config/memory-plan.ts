@@ -13,7 +13,7 @@ const ownBytes = 344 * MiB;
 /** A merge takes more than its body: keys, and buffers that are not full. A create has several chunks under way. */
 const mergesPerPart = 2;
 
-/** The key indexes of tables may take so much: a million keys take 21 to 40 MB. */
+/** What the key indexes of tables may take: a million keys take 21 to 40 MB. */
 export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(memoryLimitBytes / 16);
 
 /**
@@ -24,14 +24,14 @@ export const keyBytesUnder = (memoryLimitBytes: number): number => Math.floor(me
 export const mergeBytesUnder = ({ memoryLimitBytes, principalShare }: Config): number =>
   Math.floor(memoryLimitBytes * principalShare);
 
-/** So many bytes of bodies fit under the limit together with everything else. */
+/** How many bytes of bodies fit under the limit together with everything else. */
 export const bodyBytesUnder = ({ memoryLimitBytes }: Config): number => {
   const heldBytes = ownBytes + keyBytesUnder(memoryLimitBytes);
   // A byte of a body takes four at the worst while the engine works on it, itself included.
   return Math.max(0, Math.floor((memoryLimitBytes - heldBytes) / 4));
 };
 
-/** One principal, or one table, can have so much. */
+/** The body memory that one principal, or one table, can have. */
 export const partBytesOf = ({ bodyMemoryBytes, principalShare }: Config): number => bodyMemoryBytes * principalShare;
 
 /** A create writes its stream in chunks of about this size; it holds about twenty times as much while it runs. */

@@ -98,7 +98,9 @@ async function create(
   return answer;
 }
 
-/** As embedded LanceDB: whoever asks for a table of another schema could not write to this one. */
+/**
+ * Refuses a source of another schema, whose sender could not write to the table that is there. Embedded LanceDB refuses it too.
+ */
 async function answerExisting(
   deps: CreateDeps,
   record: TableRecord,

@@ -9,7 +9,7 @@ export interface RouteDescription {
   /** As the specification has it, if it has the operation. */
   readonly operationId: string;
   readonly summary: string;
-  /** The query string may have them. */
+  /** The parameters that the query string may have. */
   readonly parameters: TProperties;
   /** The key is the content type; a route without a body has none. */
   readonly bodies: Readonly<Record<string, TSchema>>;

@@ -38,12 +38,12 @@ interface JsonCall<Target, Body> {
   /** The body or the query names it; undefined is main. */
   readonly branch: BranchName | undefined;
   readonly delimiter: string;
-  /** Routes that take a key have it. */
+  /** The key of the request, on routes that take one. */
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
 interface JsonRoute<Operation, Target, Query extends TProperties, Body extends TObject, Value> {
-  /** They are `POST` alone if absent. */
+  /** `POST` alone if absent. */
   readonly methods?: Route['methods'];
   readonly path: string;
   readonly target: TargetKind<Target>;
@@ -179,12 +179,12 @@ interface WriteResult {
   readonly isReplay: boolean;
 }
 
-/** Every write's answer has them. */
+/** The fields of every write's answer. */
 export const writtenFields = { version: Version, transaction_id: Type.String() };
 
 interface WriteRoute<Command, Result, Body extends TObject>
   extends Pick<JsonRoute<never, TableRef, NoQuery, Body, never>, 'path' | 'action' | 'summary' | 'body'> {
-  /** What is to be changed: the body says it, and path, query and headers on which branch, and under which key. */
+  /** Makes the command. The body says what is to be changed; path, query and headers say on which branch, and under which key. */
   command(body: Static<Body>, on: WrittenBranch, input: RouteInput): Command;
   /** What the answer has besides the version and the transaction; nothing if absent. */
   readonly answers?: TProperties;

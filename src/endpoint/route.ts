@@ -184,7 +184,7 @@ export const namespaceTarget: TargetKind<NamespacePath> = {
   parts: (path, database) => database.shownNamespace(path),
 };
 
-/** Paths without an id have it. */
+/** The target of paths without an id. */
 export const rootTarget: TargetKind<NamespacePath> = {
   ...namespaceTarget,
   parse: (_id, _delimiter, { path }) => path,
@@ -196,7 +196,7 @@ export const transactionTarget: TargetKind<TransactionId> = {
   parts: (id) => [id],
 };
 
-/** Paths without an id have it, where only the operation finds out what the request is about. */
+/** The target of paths without an id, where only the operation finds out what the request is about. */
 export const noTarget: TargetKind<undefined> = {
   parse: () => undefined,
   resource: () => undefined,
@@ -219,7 +219,7 @@ export class Access {
   readonly principal: Principal;
   readonly #policy: Policy;
   readonly #actions = new Set<string>();
-  /** The first question was about it, or the last that the policy denied. */
+  /** What the first question was about, or the last one that the policy denied. */
   #asked: Pick<AuditRecord, 'namespace' | 'table' | 'branch'> | undefined;
   #isDenied = false;
   #database: Database | undefined;

@@ -76,7 +76,7 @@ function statusOf({ kind, entry }: LancegateError, { isLanceDb, isCreate }: Fail
 }
 
 function headersOf(error: LancegateError, status: Status): Readonly<Record<string, string>> {
-  // A 503 has it whose error names no time of its own.
+  // A 503 has the header even where its error names no time.
   const retryAfter = error.retryAfterSeconds ?? (status === 503 ? 1 : undefined);
   return {
     ...(retryAfter === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfter)) }),

@@ -61,7 +61,7 @@ export interface HttpConfig {
   readonly uploadIdleTimeoutMs: number;
   readonly requestHeaderTimeoutMs: number;
   readonly keepAliveTimeoutMs: number;
-  /** Clients may send fields and query parameters of these names, although no list has them. */
+  /** Fields and query parameters that clients may send although no route knows them. */
   readonly acceptFields: readonly string[] | undefined;
   readonly defaultTimeoutMs: number;
   readonly maxTimeoutMs: number;

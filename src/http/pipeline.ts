@@ -219,7 +219,7 @@ export class RequestPipeline {
         ...parts,
         conversion: format && this.#deps.conversions.open(format, this.#maxBytes[prepared.body]),
       });
-    /** Of the length of one of several sources it is only known what it may be. */
+    /** Opens one of several sources. Its length is not known, only the most that it may have. */
     const openPart = (bytes: AsyncIterable<Uint8Array>, maxBytes: number) => {
       const maxWholeBytes = Math.min(parts.limits.maxWholeBytes, maxBytes);
       return new ArrowSource(bytes, { ...parts, limits: { ...parts.limits, maxWholeBytes }, expectedBytes: undefined });

@@ -142,7 +142,7 @@ export class Idempotency {
     clock: Clock;
     newId: NewId;
     logger: Logger;
-    /** An answer can be asked for again for so long. */
+    /** How long a client can ask for an answer again. */
     idempotencyKeptMs: number;
   }) {
     this.#catalog = parts.catalog;
@@ -349,7 +349,7 @@ export class Idempotency {
 
 interface NewestVersion {
   readonly version: number;
-  /** It is true where the number that the commit of the intent would have taken was taken so that it cannot be made any more. */
+  /** True where another version has taken the number that the commit of the intent would get: it cannot be made any more. */
   readonly isFencedOff: boolean;
 }
 

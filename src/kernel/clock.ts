@@ -3,7 +3,7 @@ import type { TransactionId } from './ids.ts';
 
 /** Time is injected so that tests own it. */
 export interface Clock {
-  /** It counts milliseconds since 1970 (UTC). */
+  /** Counts milliseconds since 1970 (UTC). */
   nowMs(): number;
   /** Calls `run` once after `afterMs`; the returned function cancels it. Never keeps the process alive. */
   schedule(afterMs: number, run: () => void): () => void;
@@ -29,7 +29,7 @@ export const systemClock: Clock = {
   },
 };
 
-/** Resolves when so much time has passed. */
+/** Resolves when this time has passed. */
 export const untilPassed = (clock: Clock, forMs: number): Promise<void> =>
   new Promise((resolve) => {
     clock.schedule(forMs, resolve);

@@ -4,13 +4,13 @@
  * `docs/errors.md` and the tests are checked against it. It holds no texts of the engine: adapters translate.
  */
 
-/** A caller may assume this of the state of the table after the error (P6). */
+/** What a caller may assume of the state of the table after the error (P6). */
 type Written = 'nothing' | 'unknown';
 /** `never`: the same request fails again. `later`: it may succeed unchanged. */
 type Retry = 'never' | 'later';
 
 export interface ErrorEntry {
-  /** The Lance namespace specification has this code (0-23). */
+  /** The code in the Lance namespace specification (0-23). */
   readonly code: number;
   readonly status: 400 | 401 | 403 | 404 | 405 | 406 | 409 | 410 | 413 | 421 | 431 | 500 | 503;
   readonly meaning: string;

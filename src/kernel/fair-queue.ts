@@ -2,9 +2,9 @@ import { type LancegateError, queueIsFull } from './errors.ts';
 import { onAbort, reasonOf } from './request-scope.ts';
 
 interface FairQueueLimits {
-  /** So many requests may have a slot at the same time. */
+  /** How many requests may have a slot at the same time. */
   readonly slots: number;
-  /** So many requests may wait for one. */
+  /** How many requests may wait for one. */
   readonly maxWaiting: number;
   /** The part of the slots, for each kind of work, and of the queue, that one principal can have; above 0 and at most 1. */
   readonly principalShare: number;

@@ -1,4 +1,4 @@
-/** It counts the rows of a source that are left out because they break a rule, and lists the first of them with the reason. */
+/** Counts the rows of a source that are left out because they break a rule, and lists the first of them with the reason. */
 export interface InvalidRow {
   /** The rows of a source are counted from 1. */
   readonly row: number;
@@ -12,7 +12,7 @@ export interface InvalidReport {
 }
 
 const mostListed = 100;
-/** An answer and its record have them all. The name of a column alone may be longer. */
+/** The limit of one reason: the answer and its record keep all that are listed, and the name of one column may be longer. */
 const mostCharacters = 300;
 
 export class InvalidRows {

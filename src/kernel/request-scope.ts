@@ -1,9 +1,9 @@
-/** A verified credential says this of the client. */
+/** What a verified credential says of the client. */
 export interface Principal {
   readonly subject: string;
   readonly scopes: readonly string[];
   readonly groups: readonly string[];
-  /** The credential came from there: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
+  /** Where the credential came from: an issuer's URL, `lancegate` for our own tokens, or `api-key`. */
   readonly issuer: string;
   /** An API key has an id, which is no secret. */
   readonly keyId?: string;
@@ -24,7 +24,7 @@ export interface RequestScope {
   readonly requestId: string;
   readonly principal: Principal;
   readonly signal: AbortSignal;
-  /** So many milliseconds are left until the deadline; undefined without one. */
+  /** How many milliseconds are left until the deadline; undefined without one. */
   remainingMs(): number | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** The list has at least one. */
+/** A list that has at least one item. */
 export type Some<Item> = readonly [Item, ...Item[]];
 
 export const isSome = <Item>(items: readonly Item[]): items is Some<Item> => items.length > 0;

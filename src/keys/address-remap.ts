@@ -10,7 +10,7 @@ export interface RowAddress {
 export interface AddressRemap {
   /** Rows that were deleted by then are not counted. */
   readonly rows: number;
-  /** The remap takes so many in memory. */
+  /** The memory that the remap takes. */
   readonly bytes: number;
   /** Gives the fragments whose rows were moved. */
   fragments(): Iterable<number>;

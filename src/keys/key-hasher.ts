@@ -45,7 +45,7 @@ export class KeyHasher {
     longestBytes = measureKeys(columns, rows).longest.bytes,
   ): Promise<KeyDigests> {
     const values = columns.map((column) => column.values);
-    // A key of so many bytes fits into a digest of two words.
+    // A key of up to eight bytes fits into a digest of two words.
     const wordsPerKey = columns.reduce((sum, column) => sum + widthBytes(column), 0) <= 8 ? 2 : 4;
     const words = new Uint32Array(rows * wordsPerKey);
     const slice = Math.ceil(Math.min(rowsPerSlice, bytesPerSlice / longestBytes));
@@ -66,7 +66,7 @@ function widthBytes({ field }: KeyColumn): number {
   return offsetBytes > 0 ? Number.POSITIVE_INFINITY : bytesOfBits(valueBits);
 }
 
-/** It writes one key as the bytes to make a digest of. What lies behind them is zero, or what an earlier key left there. */
+/** Writes one key as the bytes to make a digest of. What lies behind them is zero, or what an earlier key left there. */
 class KeyMessage {
   readonly words: Uint32Array;
   readonly #bytes: Uint8Array;

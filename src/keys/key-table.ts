@@ -67,11 +67,11 @@ const growth = 1.25;
 /** A slot has the fragment and one more, so that 0 is a free one, the offset, and the digest. */
 const addressWords = 2;
 
-/** A key takes at most so many in tables that are not small: a slot, filled to 60 % or more. */
+/** The most that a key takes in tables that are not small: a slot, filled to 60 % or more. */
 export const mostBytesPerKey = (wordsPerKey: KeyDigests['wordsPerKey']): number =>
   ((wordsPerKey + addressWords) * 4) / (maxLoad / growth);
 
-/** A key of up to eight bytes takes so many. */
+/** The most that a key of up to eight bytes takes. */
 export const leastBytesPerKey = mostBytesPerKey(2);
 
 /**
@@ -135,7 +135,7 @@ class Slots {
   }
 
   get bytes(): number {
-    // A partition takes so many without its slots, as was measured.
+    // A partition without its slots takes 340 bytes, as was measured.
     return 340 + this.#slots.byteLength;
   }
 

@@ -1,5 +1,5 @@
 /**
- * It reads one key column of a chunk: which rows are NULL, and the values over all batches as bytes, dictionaries resolved. Equal keys
+ * Reads one key column of a chunk: which rows are NULL, and the values over all batches as bytes, dictionaries resolved. Equal keys
  * have equal bytes, since all NaNs are made the same, and both zeros.
  */
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';

@@ -205,12 +205,12 @@ export const update = messageTable({
   updatedFragments: repeated(bytes(2)),
   newFragments: repeated(bytes(3)),
   fieldsModified: packed(4),
-  /** By 0 rows are written anew, by 1 columns for rows that stay where they are. */
+  /** 0: the update wrote rows anew. 1: it wrote columns of rows that stay where they are. */
   mode: uint(7),
   insertedRows: bytes(8),
 });
 
-/** It changes the map of texts that the columns have together. */
+/** Changes the map of texts that the columns have together. */
 export const updateConfig = messageTable({ schemaMetadata: bytes(8) });
 
 export const mapUpdate = messageTable({

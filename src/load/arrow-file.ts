@@ -1,5 +1,5 @@
 /**
- * It reads rows of an Arrow IPC file or stream, whatever compresses its buffers, in slices, so that a request never needs to hold the
+ * Reads rows of an Arrow IPC file or stream, whatever compresses its buffers, in slices, so that a request never needs to hold the
  * largest of its batches. Texts and binaries that lie as views, which the engine does not take, become those that it takes. One batch is
  * held, with the dictionaries.
  */
@@ -183,7 +183,7 @@ class PlainRows {
   #read(header: FlatTable, body: Buffer, fields: readonly Field[]): readonly ColumnData[] {
     const views = this.#views;
     const hasDictionary = (id: bigint): boolean => this.#dictionaries.has(id);
-    // A batch decodes to so much at most: a file of a few kilobytes can declare any number.
+    // A batch decodes to 4 GiB at most: a file of a few kilobytes can declare any number.
     checkBatch({ header, body, fields, maxDecodedBytes: 2 ** 32, hasDictionary, views });
     return readBatch(new BatchBuffers(header, body), fields, views);
   }

@@ -26,7 +26,7 @@ const all = messages();
 async function next(): Promise<FromFile> {
   const ready: RowMessage[] = [];
   try {
-    // An answer has about so many bytes.
+    // An answer has about a megabyte.
     for (let bytes = 0; bytes < 1 << 20 || ready.at(-1)?.kind === 'dictionary batch'; ) {
       const { done, value } = await all.next();
       if (done) return { messages: ready, leftOut: leftOut?.splice(0) ?? [], isEnd: true };

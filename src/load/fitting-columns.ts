@@ -1,5 +1,5 @@
 /**
- * It makes columns of Arrow and Parquet files those of the table, whose types decide how a value is read: an int32 fits a column of int64,
+ * Makes columns of Arrow and Parquet files those of the table, whose types decide how a value is read: an int32 fits a column of int64,
  * and so does a float64 that is whole. Each value goes by its JSON, by the rules of rows that come as text (docs/rows.md), so none becomes
  * another one unseen. What text cannot say is left as it is, and the service says whether it takes it.
  */

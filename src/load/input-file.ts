@@ -1,4 +1,4 @@
-/** It opens files of rows, finds the format of each by how it begins and by its name, and gives its bytes in pieces of one size. */
+/** Opens files of rows, finds the format of each by how it begins and by its name, and gives its bytes in pieces of one size. */
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { extname } from 'node:path';

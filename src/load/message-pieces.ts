@@ -1,4 +1,4 @@
-/** It reads the messages of an Arrow IPC stream that comes in pieces, which end anywhere. */
+/** Reads the messages of an Arrow IPC stream that comes in pieces, which end anywhere. */
 import { endMarker } from '../arrow/format/ipc-file.ts';
 import { continuation, type Message, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { invalidInput } from '../kernel/errors.ts';
@@ -14,7 +14,7 @@ export class PieceReader {
     this.#whenCut = whenCut;
   }
 
-  /** Reads so many bytes, or fewer at the end. */
+  /** Reads `length` bytes, or fewer at the end. */
   async take(length: number): Promise<Buffer> {
     const parts: Uint8Array[] = [];
     for (let left = length; left > 0; ) {

@@ -1,4 +1,4 @@
-/** It reads rows of a file by what the file is. */
+/** Reads rows of a file by what the file is. */
 import type { Field, Schema } from '../arrow/schema/schema.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { RowConversion } from '../rows/bodies/row-conversion.ts';

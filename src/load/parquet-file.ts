@@ -1,5 +1,5 @@
 /**
- * It reads rows of a Parquet file. What is held of it are the pages that its next rows need, whatever the size of its row groups; of a
+ * Reads rows of a Parquet file. What is held of it are the pages that its next rows need, whatever the size of its row groups; of a
  * column with several leaves, such as a struct, it is all of a row group.
  */
 import { closeSync, fstatSync, openSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** It writes an Arrow IPC stream as a Parquet file, while it comes. */
+/** Writes an Arrow IPC stream as a Parquet file, while it comes. */
 import type { RecordBatch } from 'parquet-wasm/node';
 import { prefixBytes } from '../arrow/format/message.ts';
 import { messageBehind, PieceReader } from './message-pieces.ts';

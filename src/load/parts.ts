@@ -1,5 +1,5 @@
 /**
- * It cuts the rows of a file into parts, each of which one request loads. How it is cut, and with it every byte of every part, follows from
+ * Cuts the rows of a file into parts, each of which one request loads. How it is cut, and with it every byte of every part, follows from
  * the file and the table's columns alone: a second run makes the same parts, and with the same keys the service takes none of them twice.
  */
 import { createHash } from 'node:crypto';
@@ -11,9 +11,9 @@ export interface RowsPart {
   /** The part is an Arrow IPC stream, in memory that is the reader's own. */
   readonly body: Buffer<ArrayBuffer>;
   readonly rows: number;
-  /** So many rows of the file are before it. */
+  /** How many rows of the file are before the part. */
   readonly rowsBefore: number;
-  /** It is that of the last message. */
+  /** The share of the last message. */
   readonly readShare: number | undefined;
 }
 

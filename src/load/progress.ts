@@ -1,4 +1,4 @@
-/** It shows how far a load is: by a bar that moves on a terminal, by a line now and then elsewhere. */
+/** Shows how far a load is: by a bar that moves on a terminal, by a line now and then elsewhere. */
 import type { Clock } from '../kernel/clock.ts';
 
 interface ProgressOutput {
@@ -43,7 +43,7 @@ export class Progress {
     if (this.#output.isTTY === true) this.#output.write('\r\u001b[K');
   }
 
-  /** So many characters fit behind what clears the line. */
+  /** How many characters fit behind those that clear the line. */
   get #widest(): number {
     return (this.#output.columns ?? 80) + '\r\u001b[K'.length - 1;
   }

@@ -11,7 +11,7 @@ export interface RowMessage {
   readonly kind: 'schema' | 'dictionary batch' | 'record batch';
   /** A record batch has so many. */
   readonly rows: number;
-  /** So much of the file has been read with it; undefined where the bytes that were read say so. */
+  /** The share of the file that was read with the message; undefined where the bytes that were read tell it. */
   readonly readShare?: number;
 }
 

@@ -4,7 +4,7 @@ import { fanIn, type Inspection, keysToIndex, type Need, needsOf, needsPruning, 
 import type { BranchRef } from './report.ts';
 
 export interface WatchPolicy {
-  /** A version is kept for so long after it was superseded. */
+  /** How long a version stays after it was superseded. */
   readonly retentionMs: number;
   /** A table with as many rows gets an index on its merge key. */
   readonly indexFromRows: number;
@@ -14,7 +14,7 @@ export interface WatchPolicy {
 type Tried = Plan['job'] | 'look';
 
 /**
- * It knows what this process has seen of one branch, and which plan that leads to. It is bounded: sums, a few marks, and the key columns.
+ * Knows what this process has seen of one branch, and which plan that leads to. It is bounded: sums, a few marks, and the key columns.
  */
 export class BranchWatch {
   readonly target: BranchRef;
@@ -117,7 +117,7 @@ export class BranchWatch {
   }
 }
 
-/** So many versions of a branch were made by then, as far as this process has seen. */
+/** How many versions of the branch there were at a time, as far as this process has seen. */
 interface Mark {
   readonly atMs: number;
   readonly versions: number;

@@ -16,7 +16,7 @@ const messages: Readonly<Record<JobReport['job'], string>> = {
   prune: 'removed old versions of a table',
 };
 
-/** It tells the log and the metrics what ran, why and what it cost. */
+/** Tells the log and the metrics what ran, why and what it cost. */
 export class MaintenanceLog {
   readonly #logger: Logger;
   readonly #metrics: Metrics;

@@ -1,5 +1,5 @@
 /**
- * It finds what a branch needs, as a pure function of how it is stored, by three rules:
+ * Finds what a branch needs, as a pure function of how it is stored, by three rules:
  *
  * 1. Fragments that are small are merged by size. Two are of one *tier* if their rows have the same power of `fanIn`; `fanIn` of one
  *    tier become one fragment, with all that are smaller. So a row is written again once for each tier.
@@ -33,7 +33,7 @@ export type IndexReason = 'merges on the column' | 'many rows' | 'quiet' | 'by h
 export interface Compaction {
   readonly job: 'compact';
   readonly reason: CompactionReason;
-  /** By `all` the engine alone can compact the branch, and writers wait for it. */
+  /** `all`: only the engine can compact the branch, and writers wait for it. */
   readonly fragments: readonly number[] | 'all';
 }
 
@@ -163,7 +163,7 @@ function looseFragments({ fragments, indexes }: Layout): readonly FragmentFacts[
   return fragments.slice(last + 1);
 }
 
-/** Finds the indexes that lack so many rows and that this service can build again. */
+/** Finds the indexes that lack at least `fewest` rows and that this service can build again. */
 export const lateIndexes = ({ indexes }: Pick<Layout, 'indexes'>, fewest = 1): readonly IndexFacts[] =>
   indexes.filter(({ spec, unindexedRows }) => spec !== undefined && unindexedRows >= fewest);
 

@@ -29,7 +29,7 @@ export interface CompactionReport extends CommonReport, RemovedVersions {
   readonly reason: CompactionReason;
   /** It is false if the engine found nothing to compact. */
   readonly isMade: boolean;
-  /** Writers had to wait so long for the branch's lock. */
+  /** How long writers had to wait for the branch's lock. */
   readonly lockedMs: number;
   readonly removedFragments: number;
   /** The indexes of these columns were built again after it. */

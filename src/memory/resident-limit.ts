@@ -35,7 +35,7 @@ export class ServiceMemory {
   }
 }
 
-/** proc_pid_status(5) has it, on Linux only: elsewhere it is not known, and 0. */
+/** Reads the resident memory as proc_pid_status(5) has it. Only Linux has that file; elsewhere this answers 0. */
 function residentBytesOf(pid: number): number {
   try {
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? 0) * 1024;

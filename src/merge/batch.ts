@@ -116,7 +116,7 @@ export class Batch {
     return this.requests.every(({ absent }) => absent.length === 0);
   }
 
-  /** It decides by what the table holds, which is read before it is merged. */
+  /** Decides by what the table holds, which is read before it is merged. */
   get needsStored(): boolean {
     return !this.isComplete || this.first.versionColumn !== undefined;
   }

@@ -13,7 +13,7 @@ import { invalidWays, type MergeFlags, type MergeRowsResult, type RuleName, type
 
 export interface InvalidRules {
   readonly isReported: boolean;
-  /** Whether so many of all the rows of a source may be invalid. */
+  /** Says whether this many of the rows of a source may be invalid. */
   readonly most: { readonly text: string; allows(invalid: number, rows: number): boolean } | undefined;
   /** A row with NULL in its key is invalid. */
   readonly keyRequired: boolean;

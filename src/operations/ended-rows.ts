@@ -31,7 +31,7 @@ interface EndedRowsDeps extends ChangeDeps {
   readonly metrics: Metrics;
 }
 
-/** One commit deletes so many, unless more end in one millisecond. */
+/** The most rows that one commit deletes, unless more end in one millisecond. */
 const mostRows = 1_000_000;
 
 /** A look at one branch takes no longer. */

@@ -45,8 +45,8 @@ export class Handovers {
       held.steady = promise; // who asks for the owner from now on waits
       return { held, end };
     });
-    // A request has so long from the answer that this replica is the owner to the lock of the table. What takes longer,
-    // as a long body does, is refused.
+    // A request that learned that this replica is the owner gets 100 ms to lock the table. One that takes longer, such as one
+    // with a long body, is refused.
     if (how !== 'in any case') await untilPassed(this.#deps.clock, 100);
     for (let from = 0; from < closing.length; from += handOversAtOnce) {
       const some = closing.slice(from, from + handOversAtOnce);

@@ -26,7 +26,7 @@ export class NamesHere implements OwnedNames {
 /** This replica owns the name, or is about to. */
 export interface HeldName {
   readonly table: TableRef;
-  /** `closing`: requests that were told that this replica is the owner may still lock the table, and no further request is told so. */
+  /** `closing`: requests that learned that this replica is the owner may still lock the table, and no further request learns it. */
   status: 'claiming' | 'held' | 'closing' | 'leaving';
   /** It resolves when the name is held, or has been handed over. Never rejects. */
   steady: Promise<void>;

@@ -7,7 +7,7 @@ import type { Logger } from '../telemetry/logger.ts';
 export type MonotonicClock = () => number;
 
 export interface LeaseTimes {
-  /** A replica that ended without a word keeps what it owns for so long. */
+  /** How long a replica that ended without a word keeps what it owns. */
   readonly durationMs: number;
   readonly renewEveryMs: number;
   /** So much earlier than the database the replica holds its lease for expired. */

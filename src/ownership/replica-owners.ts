@@ -58,7 +58,7 @@ export class ReplicaOwners implements TableOwners {
     const { monotonicMs, names, times = leaseTimes } = deps;
     this.#believed = new LRUCache({
       max: 8_192,
-      // Another replica is believed to own a name for so long.
+      // This replica believes for a second that another one owns a name.
       ttl: 1_000,
       perf: { now: monotonicMs },
       ttlResolution: 0,

@@ -67,7 +67,7 @@ export interface ReaderSetup {
   readonly scratchFolder: string;
   readonly indexCacheBytes: number;
   readonly metadataCacheBytes: number;
-  /** The reader kills itself beyond so much resident memory, unless the order may have more. */
+  /** The resident memory beyond which the reader kills itself, unless the order may have more. */
   readonly memoryBytes: number;
   /** Its engine threads are scheduled so far behind the service (`setpriority(2)`). */
   readonly niceness: number;
@@ -122,7 +122,7 @@ export function purposeOf(kind: Work['kind']): Purpose {
 export interface Order {
   readonly at: ReadAt;
   readonly work: Work;
-  /** It may have so much resident memory beyond the reader's own; none if absent. */
+  /** The resident memory that it may have beyond the reader's own; none if absent. */
   readonly extraBytes?: number;
 }
 

@@ -83,7 +83,7 @@ export class ReaderProcess {
     writeFrame(this.#channel, setup);
   }
 
-  /** The reader holds so much memory that the next order might have too little. */
+  /** Says whether the reader holds too much memory for the next order to have enough. */
   get isSpent(): boolean {
     return this.#isSpent;
   }

@@ -41,11 +41,11 @@ export class RelayedResult implements QueryResult {
   #waiting: ResultPart | undefined;
   #taken: () => void = () => undefined;
   #wake: () => void = () => undefined;
-  /** The reader has waited so long for the client. */
+  /** How long the reader has waited for the client. */
   #waitedMs = 0;
-  /** The client has asked for so many so far. */
+  /** What the client has taken so far. */
   #takenBytes = 0;
-  /** There is no room to spool since then, and the client had taken so much by then. */
+  /** Since when there is no room to spool, and what the client had taken by then. */
   #full: { readonly sinceMs: number; readonly takenBytes: number } | undefined;
   #queried: Queried | undefined;
   #failure: unknown;
@@ -197,7 +197,7 @@ export class RelayedResult implements QueryResult {
 
 interface SpoolLimits {
   readonly folder: string;
-  /** All spools together may have so many; the disk must have twice as much free. */
+  /** The limit of all spools together. The disk must have twice as much free. */
   readonly mostBytes: number;
   readonly principalShare: number;
 }
@@ -241,7 +241,7 @@ class ResultSpool {
   #file: FileHandle | undefined;
   #writtenBytes = 0;
   #readBytes = 0;
-  /** The file has so many on the disk. */
+  /** What the file takes on the disk. */
   #heldBytes = 0;
   #isUsable = true;
 
@@ -272,7 +272,7 @@ class ResultSpool {
     return true;
   }
 
-  /** Returns at most so many bytes, of those that were not read yet. */
+  /** Returns at most `mostBytes`, of those that were not read yet. */
   async read(mostBytes: number): Promise<Buffer> {
     const buffer = Buffer.allocUnsafe(Math.min(mostBytes, this.unreadBytes));
     const read = await this.#file?.read(buffer, 0, buffer.length, this.#readBytes);

@@ -356,6 +356,6 @@ async function* keyChunks(from: Snapshot, list: RowList, keyColumns: readonly st
   }
 }
 
-/** The last column has them. */
+/** Reads the row addresses, which are the last column. */
 const addressesIn = (chunk: IpcChunk): readonly bigint[] =>
   readColumns(chunk).flatMap(({ rows, columns }) => [...wordsOf(columns.at(-1) ?? notThere(), rows)]);

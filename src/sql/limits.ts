@@ -29,7 +29,7 @@ export const sqlLimits = {
   elements: 10_000,
   /** A call may have so many arguments: its result can be as long as all of them together, as in `concat(v, v, …)`. */
   arguments: 100,
-  /** One LIKE may have so many `%` and `_`. */
+  /** The most `%` and `_` in one LIKE. */
   wildcards: 100,
   /** `a.b.c` has three. */
   pathSegments: 32,

@@ -72,13 +72,16 @@ export class TableAccess {
     this.#whileStorageAnswers = whileStorageAnswers;
   }
 
-  /** It takes what a program of files has written for a declared table (`adopted`). `TableNotFound`; why that cannot be read. */
+  /**
+   * Returns the record of a table. A declared one for which another program has written files becomes a table of these (`adopted`).
+   * `TableNotFound`; the reason why the files cannot be read.
+   */
   async find(table: TableRef): Promise<TableRecord> {
     const record = await this.known(table);
     return record.state === 'declared' ? this.adopted(record) : record;
   }
 
-  /** Returns it as the catalog has it, whatever is on storage: for what needs the name alone. `TableNotFound`. */
+  /** Returns the record of the catalog, whatever is on storage: for callers that need the name alone. `TableNotFound`. */
   async known(table: TableRef): Promise<TableRecord> {
     const record = await this.#catalog.findTable(table);
     if (record === undefined) throw tableNotFound(table);

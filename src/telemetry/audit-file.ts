@@ -35,7 +35,7 @@ export class AuditFile implements Audit {
   /** They are of records that are not written yet. */
   readonly #lines: Buffer[] = [];
   #waitingBytes = 0;
-  /** The file has so much of the first line. */
+  /** How much of the first line the file has. */
   #begunBytes = 0;
   #writing: Promise<void> | undefined;
   #cancelTimer: (() => void) | undefined;

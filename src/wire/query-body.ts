@@ -84,7 +84,7 @@ export function readQuery(body: Body, readFilter: ReadFilter, check: NameCheck):
 }
 
 function readLimit(k: number | undefined, isNearest: boolean, isText: boolean): number | undefined {
-  // The SDKs search for so many by default.
+  // The SDKs search for ten by default.
   if (k === undefined) return isNearest || isText ? 10 : undefined;
   if (!Number.isInteger(k)) throw invalidInput('k must be a whole number');
   if (k === 0 && isNearest) throw invalidInput('k must be above 0 to search by vectors');

@@ -72,12 +72,12 @@ export class BatchBuffers {
     };
   }
 
-  /** It counts columns of views. */
+  /** Counts columns of views. */
   get viewCount(): number {
     return this.#viewed.length;
   }
 
-  /** The views of a column point into so many buffers. */
+  /** Counts the buffers that the views of a column point into. */
   viewedBuffers(index: number): number {
     return this.#int64(this.#viewed.at + 8 * index, 'the number of buffers of a column');
   }

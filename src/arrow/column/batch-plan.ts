@@ -263,7 +263,7 @@ export function rowsInOrder(rows: Int32Array | readonly number[]): RowRuns {
   return runsBetween(Uint32Array.from(starts), Uint32Array.from(ends));
 }
 
-/** Answers the values of the children of those rows: so many each, or as the offsets say. */
+/** Answers the values of the children of those rows: `childValues` of each row, or those between its offsets. */
 function elementsOf({ data, runs }: Slices[number], childValues: number | undefined): RowRuns {
   if (childValues === 1) return runs;
   const first = (row: number): number => (childValues === undefined ? data.offsets[row]! : row * childValues);
@@ -281,7 +281,7 @@ export class RowPlaces<Batch = number> {
   readonly placed: readonly PlacedRuns<Batch>[];
   readonly rows: number;
 
-  /** A place is the batch of a row and the row in it; undefined is that of a row that is in none. */
+  /** A place names the batch of a row, and the row in it. It is undefined for a row that is in no batch. */
   constructor(places: readonly (readonly [batch: Batch, row: number] | undefined)[]) {
     this.rows = places.length;
     const placed: PlacedRuns<Batch>[] = [];

@@ -1,5 +1,5 @@
 /**
- * It reads the columns of a batch, decompressed, as the buffers they are. Batches that were only checked for structure become safe
+ * Reads the columns of a batch, decompressed, as the buffers they are. Batches that were only checked for structure become safe
  * to copy from: offsets, UTF-8 and NULLs where the schema has none are checked here, over all values, also those that no
  * row refers to, as the engine's library does.
  */
@@ -183,7 +183,7 @@ const onlyNulls = (length: number): Uint8Array | undefined =>
 const asView = ({ buffer, byteOffset, length }: Uint8Array): DataView => new DataView(buffer, byteOffset, length);
 
 function valueOfView(views: DataView, at: number, length: number, buffers: readonly Uint8Array[]): Uint8Array {
-  // So many bytes stand in the view itself.
+  // A view holds a value of up to twelve bytes itself.
   if (length <= 12) return new Uint8Array(views.buffer, views.byteOffset + at + 4, length);
   const buffer = buffers[views.getUint32(at + 8, true)];
   const start = views.getUint32(at + 12, true);

@@ -1,5 +1,5 @@
 /**
- * It makes rows of several sources one source, so that many small merges can share one commit. The sources come from
+ * Makes rows of several sources one source, so that many small merges can share one commit. The sources come from
  * different clients: a fault of one must not fail the others, so values are checked on the way, and an error has the part at
  * fault.
  */

@@ -134,7 +134,7 @@ function fittedMessage(
   return finishMessage(builder, 'schema', builder.endObject(), 0);
 }
 
-/** They are the numbers of fields of `Schema` and `Field`. */
+/** The numbers of the fields of `Schema` and `Field`. */
 const fieldsOfSchema = 1;
 const nameOfField = 0;
 const nullableOfField = 1;

@@ -1,4 +1,4 @@
-/** It finds the rows of a source that hold NULL where the table allows none, before the source is laid out as the table. */
+/** Finds the rows of a source that hold NULL where the table allows none, before the source is laid out as the table. */
 import { paired } from '../../kernel/paired.ts';
 import { refuseColumn } from '../schema/field-path.ts';
 import { childNamed, isNull as isOfNulls, targetOf } from '../schema/fitted-schema.ts';

@@ -32,7 +32,7 @@ export interface Blocks {
 
 /** Ends a stream, and the messages of a file. */
 export const endMarker = Buffer.from([255, 255, 255, 255, 0, 0, 0, 0]);
-/** The table `Block` of a footer takes so many. */
+/** The size of the struct `Block` in a footer. */
 const bytesOfBlock = 24;
 
 export const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -1,5 +1,5 @@
 /**
- * It reads the messages of the Arrow IPC stream format. Their metadata are flatbuffers that a client wrote. Every offset is checked
+ * Reads the messages of the Arrow IPC stream format. Their metadata are flatbuffers that a client wrote. Every offset is checked
  * before it is followed, so a wrong one ends in `InvalidInput` and never in a read outside the bytes. The rules are those of
  * the verifier in the engine's Arrow library or stricter: what passes here must not surprise it.
  */
@@ -31,7 +31,7 @@ export class FlatTable {
   readonly bytes: Buffer;
   /** The table itself lies there: a copy of `bytes` elsewhere needs it to point at it. */
   readonly at: number;
-  /** Elements of vectors are aligned by it; the engine wants their widths, and some writers of files align by four. */
+  /** The alignment of the elements of vectors. The engine wants that of their widths; some writers of files align by four bytes. */
   readonly #alignment: 4 | 8;
   readonly #size: number;
   readonly #vtable: number;

@@ -1,4 +1,7 @@
-/** The schema of changed rows: what was done to each, and the columns of a table, which may all be NULL since a deleted row has its key alone. */
+/**
+ * Makes the schema of changed rows: what was done to each row, and the columns of its table. All of them allow NULL, since a deleted row
+ * has its key alone.
+ */
 import { Builder } from 'flatbuffers';
 import { type IpcFile, writeFile } from '../format/ipc-file.ts';
 import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';

@@ -1,5 +1,5 @@
 /**
- * It lays out a source's columns as the table's are. The fields of a struct are taken by name, in any order, also inside lists;
+ * Lays out a source's columns as the table's are. The fields of a struct are taken by name, in any order, also inside lists;
  * those that the source does not send are absent. Fields of Arrow's type Null get the table's type. `schema-rules.ts` says what is
  * refused besides, and `column/fitted-rows.ts` fits the rows.
  */

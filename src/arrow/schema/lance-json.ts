@@ -76,7 +76,7 @@ const intName = (bitWidth: number, signed: boolean): string => `${signed ? 'int'
 const units: readonly TimeUnit[] = ['s', 'ms', 'us', 'ns'];
 const widths = [8, 16, 32, 64] as const;
 
-/** Types that are only a name, by it. */
+/** The types whose name says all of them, by that name. */
 const namedTypes: ReadonlyMap<string, DataType> = new Map(
   [
     ...(['bool', 'binary', 'utf8', 'large_binary', 'large_utf8'] as const).map((kind) => ({ kind })),

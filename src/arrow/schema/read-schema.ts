@@ -1,5 +1,5 @@
 /**
- * It reads Arrow schemas from their flatbuffers. It knows every type that `schema.ts` can say; the others (unions, views,
+ * Reads Arrow schemas from their flatbuffers. It knows every type that `schema.ts` can say; the others (unions, views,
  * run-end encoding) are refused by name. Whether the engine can *store* a type is asked in `schema-rules.ts`.
  * Throws `InvalidInput` on malformed bytes and `TableSchemaValidationError` on what no schema should hold.
  */
@@ -18,7 +18,7 @@ const maxDepth = 32;
 /** A table may have so many, those in others included. */
 export const mostFields = 10_000;
 const maxTextBytes = 16 << 20;
-/** One metadata entry costs about so much in addition to its texts. */
+/** The memory of one metadata entry, about, in addition to its texts. */
 const entryOverheadBytes = 64;
 const maxFixedWidthBytes = 1 << 24;
 const maxListSize = 1 << 20;

@@ -1,4 +1,4 @@
-/** It decides which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
+/** Decides which schemas may become tables, and which sources fit a table. All refusals are `TableSchemaValidationError`. */
 import { isDeepStrictEqual } from 'node:util';
 import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
@@ -86,7 +86,7 @@ function unstorableMetadata(field: Field): string | undefined {
 
 const extensionName = 'ARROW:extension:name';
 
-/** Lance makes it of JSON. The engine stores whatever bytes are sent for it, and reads none back that are not its own. */
+/** Says whether a column holds JSON in the form of Lance. The engine stores any bytes for it, and can read back its own only. */
 const holdsJson = ({ metadata, children }: Field): boolean =>
   metadata.get(extensionName) === 'lance.json' || children.some(holdsJson);
 

@@ -1,4 +1,4 @@
-/** It assembles rows whose columns come from several batches: some from what a client sent, others from what is stored. */
+/** Assembles rows whose columns come from several batches: some from what a client sent, others from what is stored. */
 
 import { BatchPlan, type RowPlaces, type RowRuns } from '../column/batch-plan.ts';
 import { type ColumnData, countZeros } from '../column/column-data.ts';

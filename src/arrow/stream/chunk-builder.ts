@@ -1,5 +1,5 @@
 /**
- * It makes chunks out of the messages of a stream. The schema and the dictionaries that have arrived are repeated in front of every
+ * Makes chunks out of the messages of a stream. The schema and the dictionaries that have arrived are repeated in front of every
  * chunk, so each is complete by itself and may be handed to the engine while the next one is on its way.
  */
 import { invalidInput } from '../../kernel/errors.ts';
@@ -12,7 +12,7 @@ import { sameType } from '../schema/schema-rules.ts';
 import { requireRoom, UnifiedDictionary } from './unified-dictionary.ts';
 
 /**
- * It holds bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
+ * Holds bytes in one buffer that grows as they come, never by what a header promises. Growing doubles, so each byte is
  * moved once more on average; a body of known length, and a chunk that follows another, start at the right size.
  */
 export class Arena {
@@ -106,7 +106,7 @@ export class Preamble {
   /** It has, by id, what has arrived of each, or stands for it. */
   readonly #arrived = new Map<bigint, BatchBuffers[]>();
   readonly #unified = new Map<bigint, UnifiedDictionary>();
-  /** The dictionaries take so much decoded, beyond their bytes as sent. */
+  /** What the dictionaries take when decoded, beyond their bytes as sent. */
   #extraBytes = 0;
 
   /** `schemaMessage` is the whole message with its prefix; it is kept, so it must not be a view of an arena. */

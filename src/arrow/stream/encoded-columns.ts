@@ -1,5 +1,5 @@
 /**
- * It makes dictionary-encoded columns of several files columns of one: each file has dictionaries of its own, and the result has one for
+ * Makes dictionary-encoded columns of several files columns of one: each file has dictionaries of its own, and the result has one for
  * each column, of the values that its rows have.
  */
 
@@ -25,7 +25,7 @@ export const canEncode = (fields: readonly Field[]): boolean =>
 /** A dictionary comes first, and then what was added to it. */
 type Values = readonly ColumnData[];
 
-/** It remembers the dictionaries of the columns that were read. */
+/** Remembers the dictionaries of the columns that were read. */
 export class EncodedColumns {
   readonly #values = new WeakMap<ColumnData, Values>();
 

@@ -1,5 +1,5 @@
 /**
- * It makes many IPC files of one schema one file, in parts as they come: the schema, the record batches byte for byte, and the footer
+ * Makes many IPC files of one schema one file, in parts as they come: the schema, the record batches byte for byte, and the footer
  * at the end. A footer may list dictionaries that lie behind the batches, so those of all files are joined there.
  *
  * The files are the engine's own and are believed. A reader of the whole holds no more than one of them, and the dictionaries.

@@ -9,7 +9,7 @@ import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/messag
 import { formatFieldPath } from '../schema/field-path.ts';
 import { childrenOf, columnLayout, type Dictionary, type Field, type Schema, valuesField } from '../schema/schema.ts';
 
-/** All dictionaries of one result have at most so many together. */
+/** The limit for all dictionaries of one result together. */
 const mostBytes = 64 << 20;
 
 /** The values of the column are indices. */
@@ -28,7 +28,7 @@ interface Part {
 }
 
 /**
- * It puts the dictionaries of several files one behind the other: a file can hold but one of each id, and the engine makes one for each
+ * Puts the dictionaries of several files one behind the other: a file can hold but one of each id, and the engine makes one for each
  * batch. One that came before is not taken again. The indices of a batch move by as much as stands before its dictionary.
  */
 export class JoinedDictionaries {

@@ -1,5 +1,5 @@
 /**
- * It reads a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
+ * Reads a client's Arrow IPC stream. It moves the network's chunks into one buffer, checks each message where
  * it lies as soon as it is complete, and hands out IPC files around them. It decodes nothing and repairs nothing.
  *
  * What it holds: at most one chunk (`whole`: all of it), plus the stream's dictionaries. It allocates as bytes come,
@@ -55,7 +55,7 @@ export const bytesAround = 4 << 10;
 const keyBytesPerRow = 32;
 /** To look up a value of a dictionary that replaces another one takes so much. */
 const unifiedBytesPerValue = 128;
-/** To read as many batches with rows takes a tenth of a second. */
+/** The service needs a tenth of a second to read this many batches with rows. */
 const mostBatchesOfMerge = 1 << 14;
 /** A declared length is believed this far: more is taken when bytes have come. */
 const mostExpectedBytes = 16 << 20;

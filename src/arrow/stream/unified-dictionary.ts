@@ -99,7 +99,7 @@ export function keyOfValue(field: Field, { validity, bytes, offsets }: ColumnDat
 
 const tooSmall = 'its index type is too small for the values of all its dictionaries together: give it one of 32 bits';
 
-/** A dictionary can have so many values. */
+/** Counts the values that a dictionary with these indexes can have. */
 export const indexesOf = ({ bitWidth, signed }: Dictionary['index']): number => 2 ** (bitWidth - Number(signed));
 
 /**

@@ -3,7 +3,7 @@ import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { AccessSetupError } from '../challenge.ts';
 
 export interface PolicySource {
-  /** Messages name the file by it. */
+  /** The name of the file in messages. */
   readonly name: string;
   readonly text: string;
 }

@@ -10,7 +10,7 @@ export interface ExpectedToken {
   readonly algorithms: readonly string[];
   /** `typ` headers that are accepted are here without `application/`, in any case; a token without one counts as `JWT`. */
   readonly tokenTypes: readonly string[];
-  /** Clocks may differ so much at `exp` and `nbf`. */
+  /** How much clocks may differ, for `exp` and `nbf`. */
   readonly clockSkewMs: number;
 }
 

@@ -27,7 +27,7 @@ interface TokenRequest {
   readonly expiresAfterMs: number;
 }
 
-/** One read has found these keys, and the principals were verified with them. */
+/** The keys of one read, and the principals that were verified with them. */
 interface Held {
   readonly keys: IssuerKeys;
   readonly principals: ExpiringCache<Principal>;

@@ -143,7 +143,7 @@ export class ReplicaTokens implements Verifier {
     return JSON.stringify([...accepted, made]);
   }
 
-  /** It looks once at a time, and at most once each second: a token of an unknown key costs anyone nothing to make. */
+  /** Looks once at a time, and at most once each second: a token of an unknown key costs anyone nothing to make. */
   #look(): Promise<void> {
     if (this.#looking === undefined && this.#deps.clock.nowMs() < this.#lookedAtMs + 1_000) return Promise.resolve();
     this.#looking ??= this.#lookOnce().finally(() => {

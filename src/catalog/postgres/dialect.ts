@@ -51,7 +51,7 @@ export class CatalogPool implements PostgresPool {
     this.#pool.on('error', () => undefined);
     this.#clock = clock;
     this.#watch = new ServerWatch(connection, clock);
-    // The server has so much longer for a statement than the statement may take, before the connection is given up.
+    // The server gets two seconds more than the statement may take, before this gives the connection up.
     this.#answerWithinMs = limits.statementWithinMs + 2_000;
   }
 
@@ -82,7 +82,7 @@ const int8 = pg.types.builtins.INT8;
 const parserOf = ((id: number, format: 'text') =>
   id === int8 ? Number : pg.types.getTypeParser(id, format)) as pg.CustomTypesConfig['getTypeParser'];
 
-/** It gives a connection up that failed to answer, since a later answer would be taken for that of the next query. */
+/** Gives a connection up that failed to answer, since a later answer would be taken for that of the next query. */
 class CatalogClient implements PostgresPoolClient {
   readonly #client: pg.PoolClient;
   readonly #clock: Clock;

@@ -51,7 +51,7 @@ export interface CreationRow {
 interface LocationRow {
   readonly location: Location;
   readonly state: 'live' | 'discarded' | 'retired';
-  /** This table has it or had it last; null for rows of before migration 4. */
+  /** The table that has the location, or had it last; null for rows of before migration 4. */
   readonly owner: FullPath | null;
 }
 

@@ -195,7 +195,7 @@ export async function locationsAt(
 const around = (location: Location): readonly Location[] =>
   [...location.matchAll(/\//g)].map(({ index }) => ownLocation(location.slice(0, index)));
 
-/** States are stored by these names, and the port has them by the others. */
+/** The names of states in the database, by those of the port. */
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
 
 /** Releases a location unless another table holds it: `discarded` if its files shall go, `retired` if they shall stay. */

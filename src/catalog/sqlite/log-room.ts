@@ -73,7 +73,7 @@ export class LogRoom {
   }
 }
 
-/** Returns the last number from `known` on that has a property which none has after one that lacks it. */
+/** Finds the last number, `known` or greater, for which `has` holds. It holds for no number above one for which it does not. */
 function lastOf(known: number, has: (number: number) => boolean): number {
   let [last, step] = [known, 1];
   for (; has(last + step); step *= 2) last += step;

@@ -31,7 +31,7 @@ import {
 } from './session.ts';
 
 interface SqliteCatalogOptions {
-  /** Another process that finds the catalog held learns of this one by it. */
+  /** What another process learns of this one when it finds the catalog held. */
   readonly holder: Pick<CatalogHolder, 'command'>;
   readonly newId?: NewId;
   readonly clock?: Clock;

@@ -21,7 +21,7 @@ import type { SqlSession } from '../sql-catalog.ts';
 import { fullDiskOf, refusalOf } from './faults.ts';
 import { LogRoom } from './log-room.ts';
 
-/** The records of a commit take so much in the log, with its write intents, at the most: pages of the tables and of their indexes. */
+/** The most that the records and write intents of one commit take in the log: pages of the tables and of their indexes. */
 const leastReserved = 2 ** 17;
 const bytesOf = { record: 2 ** 13, answer: 2 ** 15 };
 
@@ -34,7 +34,7 @@ export class SqliteSession implements SqlSession {
   readonly #log: WriteAheadLog;
   readonly #file: CatalogFile | undefined;
   readonly #underWay = new Set<Promise<unknown>>();
-  /** It is the last transaction that began, or will. Never rejects. */
+  /** Resolves when the last transaction that waits or runs has ended. Never rejects. */
   #lastWrite: Promise<unknown> = Promise.resolve();
   #commits = 0;
 
@@ -182,7 +182,7 @@ function preparedStatements(database: DatabaseSync, tables: Forgetful | undefine
   return { prepare: (sql) => statements.memo(sql), close: () => database.close() };
 }
 
-/** `changed` is told of each run. */
+/** Calls `changed` at each run of the statement. */
 function adapt(statement: StatementSync, changed: Forgetful | undefined): SqliteStatement {
   const values = (parameters: readonly unknown[]) => {
     changed?.forget();
@@ -322,7 +322,7 @@ export class WriteAheadLog {
   }
 }
 
-/** It remembers the file of a catalog, as it was when the catalog was opened. */
+/** Remembers the file of a catalog, as it was when the catalog was opened. */
 export class CatalogFile {
   readonly #path: string;
   readonly #inode: number;

@@ -1,4 +1,4 @@
-/** It looks at the service that runs on the data folder, or at the port that the next one will take. */
+/** Looks at the service that runs on the data folder, or at the port that the next one will take. */
 import { once } from 'node:events';
 import { get as httpGet, type IncomingMessage } from 'node:http';
 import { get as httpsGet } from 'node:https';
@@ -92,7 +92,7 @@ export const lookAtPort: Look = async ({ config: { host, port }, running }) => {
   }
 };
 
-/** It is said behind the word "port". */
+/** Gives the words that stand behind "port" in the finding. */
 export function refusalOfPort(error: unknown, { host, port }: Pick<Config, 'host' | 'port'>): Finding {
   const where = `${port} of ${host}`;
   switch (codeOf(error)) {

@@ -1,4 +1,4 @@
-/** It looks at what the machine gives: programs, open files, disks. */
+/** Looks at what the machine gives: programs, open files, disks. */
 import { accessSync, constants, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { connectionsUnder } from '../../config/fit-defaults.ts';

@@ -1,4 +1,4 @@
-/** It looks at what the service asks over the network: object store, database, authorization servers. */
+/** Looks at what the service asks over the network: object store, database, authorization servers. */
 import type { Config } from '../../config/settings.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isObject } from '../../kernel/json-bounds.ts';

@@ -73,7 +73,7 @@ function typeOf(file: string): string {
   throw new UsageError([`the name of FILE ends in ${Object.keys(types).join(', ')}, text perhaps with .gz behind it`]);
 }
 
-/** Here is made what the service has no form for. */
+/** Makes the forms that the service does not answer in. */
 function inFormat(file: string, bytes: Readable): Readable {
   if (/\.json(\.gz)?$/i.test(file)) return Readable.from(arrayOf(bytes));
   return /\.parquet$/i.test(file) ? Readable.from(parquetOf(bytes)) : bytes;

@@ -39,7 +39,7 @@ interface LoadParts {
   readonly table: string;
   readonly files: Some<string>;
   readonly mode: LoadMode;
-  /** It is said of each of the files. */
+  /** What the flags say of each of the files. */
   readonly said: SaidOfFile;
   /** Columns of a table that is new, or replaced, get these. */
   readonly types: readonly Field[] | undefined;
@@ -51,7 +51,7 @@ interface LoadParts {
   readonly context: CliContext;
 }
 
-/** The service answers it of a part. */
+/** The answer of the service to one part of a file. */
 interface Loaded {
   readonly num_inserted_rows?: number;
   readonly num_updated_rows?: number;
@@ -316,7 +316,7 @@ function stopped(error: unknown, place: string, partsBefore: number): unknown {
   return new CliError(`${place}: ${error.message}; ${next}`, { cause: error });
 }
 
-/** It is asked before a table is begun that no command can go on with. */
+/** Refuses files without the column of the key, before the load begins a table that no command could go on with. */
 function requireKey(path: string, columns: Schema): void {
   if (resolveField(columns, parseFieldPath(path, '--on')) !== undefined) return;
   const names = columns.fields.map(({ name }) => name).join(', ');
@@ -367,7 +367,7 @@ export async function untilAnswered<Answer>(
   attempt: () => Promise<Answer>,
   { clock, pause, mayPass }: RetryWaits,
 ): Promise<Answer> {
-  // If no answer comes for so long, a person is asked to look.
+  // Without an answer for five minutes, the load asks a person to look.
   const untilMs = clock.nowMs() + 5 * 60_000;
   for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
     try {

@@ -17,7 +17,7 @@ export interface BodyPart {
   readonly bytes: AsyncIterable<Uint8Array>;
 }
 
-/** All lines of one part together may have so many. */
+/** The limit for all header lines of one part together. */
 const mostHeaderBytes = 4 << 10;
 const endOfHeaders = Buffer.from('\r\n\r\n');
 const lineEnd = Buffer.from('\r\n');
@@ -141,9 +141,9 @@ export interface UploadedParts {
 
 interface MultipartUploadParts {
   readonly boundary: string;
-  /** The whole body may have so many. */
+  /** The limit of the whole body. */
   readonly maxBytes: number;
-  /** All texts together may have so many. */
+  /** The limit of all texts together. */
   readonly maxTextBytes: number;
   readonly account: BodyAccount;
   /** Opens a source on the account. */

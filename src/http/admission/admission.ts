@@ -21,7 +21,7 @@ interface AdmissionRequest {
   /** Where an Arrow body goes. */
   readonly table: TableRef | undefined;
   readonly body: BodyKind;
-  /** The reader of the body will see so many; undefined where the client did not say. */
+  /** The length of the body, decoded; undefined where the client did not say. */
   readonly declaredBytes: number | undefined;
   /** What a decoder of the body takes in addition. */
   readonly decoderBytes: number;

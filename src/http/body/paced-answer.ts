@@ -33,7 +33,7 @@ export class PacedAnswer {
     response.on('error', () => undefined);
   }
 
-  /** The client has taken so many, or the system for it. */
+  /** What the client, or the system on its behalf, has taken. */
   get sentBytes(): number {
     return this.#sentBytes;
   }

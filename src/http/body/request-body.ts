@@ -192,7 +192,7 @@ export function canBeForgotten({ headers }: IncomingMessage, arrivedBytes: numbe
   return Number(headers['content-length']) - arrivedBytes <= maxForgottenBytes;
 }
 
-/** The reader of the body sees so many: unknown for chunked bodies, and for coded ones, whose length says nothing of that. */
+/** Reads the length of the decoded body: unknown for chunked bodies, and for coded ones, whose length says nothing of it. */
 export function declaredBytes({ headers }: IncomingMessage): number | undefined {
   if (headers['content-length'] === undefined || headers['content-encoding'] !== undefined) return undefined;
   return Number(headers['content-length']);

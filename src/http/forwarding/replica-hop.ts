@@ -57,7 +57,7 @@ interface HopDeps {
   readonly ca?: string | undefined;
 }
 
-/** One replica has so many connections. Further requests wait for one. */
+/** The most connections to one replica. Further requests wait for one. */
 const maxSockets = 512;
 
 export class ReplicaHop {

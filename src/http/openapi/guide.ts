@@ -11,7 +11,7 @@ interface OperationGroup {
 interface Guide {
   readonly group: OperationGroup;
   readonly text: string;
-  /** A JSON body has it. There is none where it needs what an earlier answer gave: an id, a version, a location. */
+  /** An example of the JSON body; absent where that needs what an earlier answer gave: an id, a version, a location. */
   readonly example?: unknown;
 }
 

@@ -1,5 +1,5 @@
 /**
- * It finds whether a file is as its writer left it. A power cut leaves files that were never synced missing, empty, shorter, or of
+ * Finds whether a file is as its writer left it. A power cut leaves files that were never synced missing, empty, shorter, or of
  * full length with pages of zeros where data should be, since file systems set the length before the data arrives.
  *
  * Lance keeps no checksums, so what can be checked is the size that the manifest gives, how files of the kind begin and end,

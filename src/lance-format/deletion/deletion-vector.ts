@@ -34,7 +34,7 @@ export class DeletionVector {
     return this.#count;
   }
 
-  /** It takes about so much memory, with what is counted in advance. */
+  /** The memory that it takes, about, with what is counted in advance. */
   get bytes(): number {
     const own = overhead.object + overhead.array + this.#chunks.length * 12;
     return this.#chunks.reduce((sum, chunk) => sum + (chunk?.bytes ?? 0), own);

@@ -1,5 +1,5 @@
 /**
- * It finds what a version that another program proposes has otherwise than the one before it. Throws `MalformedFile` for what no version
+ * Finds what a version that another program proposes has otherwise than the one before it. Throws `MalformedFile` for what no version
  * has.
  */
 import { dataFileColumns, dataFormat, field, fragment, index, manifest, writerVersion } from '../messages.ts';

@@ -36,7 +36,7 @@ export function changedFragments(
   return { changed: changed.union(new Set(gone)), kept: common.length - changed.size };
 }
 
-/** It tells the deletion vectors of all fragments apart; undefined where no row is deleted. */
+/** Tells the deletion vectors of all fragments apart; undefined where no row is deleted. */
 function deletionsOf(file: Buffer): ReadonlyMap<number, string | undefined> {
   const { fragments = [] } = decode(manifest, sectionsOf(file).message, ['fragments']);
   return new Map(

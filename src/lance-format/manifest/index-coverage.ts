@@ -1,4 +1,4 @@
-/** It changes which fragments an index covers. Readers find rows of all others without it. */
+/** Changes which fragments an index covers. Readers find rows of all others without it. */
 import { index, indexSection } from '../messages.ts';
 import { decode, edit, editEach } from '../protobuf.ts';
 import { bitmapOfValues, valuesOfBitmap } from '../roaring.ts';

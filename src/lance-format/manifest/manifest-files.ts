@@ -1,4 +1,4 @@
-/** It knows the paths of the files of a dataset and its branches: of manifests, and what they name. */
+/** Knows the paths of the files of a dataset and its branches: of manifests, and what they name. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -56,7 +56,7 @@ export function versionOfManifestName(name: string): number | undefined {
 export const versionOfManifestKey = (prefix: string, key: string): number | undefined =>
   key.startsWith(prefix) ? versionOfManifestName(key.slice(prefix.length)) : undefined;
 
-/** It reads at once: a manifest was just written or is about to be used, so it is in memory. Answers undefined where there is none. */
+/** Reads at once: a manifest was just written or is about to be used, so it is in memory. Answers undefined where there is none. */
 export function readManifest(
   versionsFolder: string,
   version: number,

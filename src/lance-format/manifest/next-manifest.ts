@@ -1,5 +1,5 @@
 /**
- * It makes the next version of a dataset: its manifest, from the one before it, and its transaction (Lance's format, "Transactions";
+ * Makes the next version of a dataset: its manifest, from the one before it, and its transaction (Lance's format, "Transactions";
  * `protos/table.proto`, `protos/transaction.proto`). `nextManifest` makes the version of a commit that replaces rows: some are
  * deleted in their fragments, others come in new ones. It is what the engine writes for an update (operation Update) or, where
  * rows only move, for a compaction (Rewrite).
@@ -118,7 +118,7 @@ interface Replacement extends VersionIdentity {
   readonly deletions: ReadonlyMap<number, DeletionFile | 'all rows'>;
   /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. */
   readonly staged: Buffer;
-  /** A compaction has them; without them it is an update, or an append, that takes all staged fragments. */
+  /** The groups of a compaction. Without them the version is of an update or an append, and takes all staged fragments. */
   readonly groups?: readonly MovedGroup[];
   /** The staged rows are new without regard to keys: no row is deleted, and the table may have a primary key. */
   readonly isAppend?: boolean;
@@ -331,7 +331,7 @@ const restOf = (encoded: Uint8Array): string =>
     .sort()
     .join('\n');
 
-/** It is metadata of its author's, or of a primary key: no file is written otherwise because of it. */
+/** Says whether the metadata is a note of its author, or says that there is a primary key: it changes no file. */
 function isNote(number: number, raw: Uint8Array): boolean {
   if (number !== field.fields.metadata.number) return false;
   const [entry = Buffer.of()] = decode(field, raw).metadata ?? [];

@@ -272,7 +272,7 @@ export const fragmentId = (encoded: Uint8Array): number => decode(fragment, enco
 export const indexesIn = (section: Uint8Array | undefined): readonly Uint8Array[] =>
   (section && decode(indexSection, section).indexes) ?? [];
 
-/** It tells an encoded index from all others. */
+/** Tells an encoded index from all others. */
 export const identifierOf = (encoded: Uint8Array): string =>
   Buffer.from(decode(index, encoded, ['uuid']).uuid ?? []).toString('hex');
 

@@ -69,6 +69,6 @@ export function hasPrimaryKey({ fields = [] }: Replaceable): boolean {
 
 export const primaryKeyMetadata = 'lance-schema:unenforced-primary-key';
 
-/** It looks at all but the name: an extension type, too, says what a column holds. */
+/** Looks at all but the name: an extension type, too, says what a column holds. */
 const hasInMetadata = (encoded: Uint8Array, text: string): boolean =>
   Buffer.from(encoded).includes(text) && edit(field, encoded, { name: undefined }).includes(text);

@@ -20,10 +20,10 @@ export interface RowPlace {
   readonly offset: number;
 }
 
-/** A table whose rows have ids of their own has it. */
+/** The flag of a table whose rows have ids of their own. */
 export const rowIdsFlag = 2n;
 
-/** It knows the rows of one fragment. */
+/** Knows the rows of one fragment. */
 export class FragmentIdentities {
   readonly #ids: Sequence<NumberSegment>;
   readonly #createdAt: Sequence<VersionRun> | undefined;

@@ -1,5 +1,5 @@
 /**
- * It makes versions of a dataset of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
+ * Makes versions of a dataset of what the engine did in a shadow, or in a new dataset in another folder: the manifest and
  * the transaction, as the engine would have written them for the original, and the files to move.
  */
 
@@ -34,7 +34,7 @@ import { composedTransaction, liftedTransaction } from './recorded-transaction.t
 import { baseIdIn, fragmentWith, indexesWith } from './shadow-manifest.ts';
 
 interface LiftRequest extends VersionIdentity {
-  /** The shadow was made of this manifest. */
+  /** The manifest of which the shadow was made. */
   readonly original: Buffer;
   /** It is the newest manifest of the shadow. */
   readonly result: Buffer;
@@ -127,7 +127,7 @@ interface BuiltIndex {
   /** It is the newest manifest of the shadow. */
   readonly shadow: Buffer;
   readonly name: string;
-  /** The shadow was made of this version. */
+  /** The version of which the shadow was made. */
   readonly builtFrom: number;
   /** They are written among the hints of a vector index. */
   readonly hints?: Readonly<Record<string, string>> | undefined;

@@ -1,5 +1,5 @@
 /**
- * It makes what a lifted version records as its transaction. Other programs that began at the version before resolve their conflicts by
+ * Makes what a lifted version records as its transaction. Other programs that began at the version before resolve their conflicts by
  * it: a record that says too little would let one of them commit on top of what it has not seen (docs/design/shadows-and-workers.md).
  */
 
@@ -26,14 +26,14 @@ import { type BaseChange, fragmentWith, indexWith } from './shadow-manifest.ts';
 
 type TransactionIdentity = Required<Pick<Decoded<typeof transaction>, 'readVersion' | 'uuid'>>;
 
-/** The parts of a version are encoded. */
+/** The encoded parts of a version. */
 interface StoredParts {
   readonly fragments: readonly Uint8Array[];
   readonly indexes: readonly Uint8Array[];
   readonly fields: readonly Uint8Array[];
 }
 
-/** The original will have the version so. */
+/** The version as the original will have it. */
 interface LiftedParts extends StoredParts {
   readonly schemaMetadata: readonly Uint8Array[];
 }

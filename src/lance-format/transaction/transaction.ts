@@ -1,5 +1,5 @@
 /**
- * It finds what commits did to rows and to their addresses, by their transactions (Lance's `protos/transaction.proto`). A transaction is
+ * Finds what commits did to rows and to their addresses, by their transactions (Lance's `protos/transaction.proto`). A transaction is
  * in the manifest of the version it made or, from writers that do not repeat it there, in a file that the manifest names.
  *
  * Most commits delete rows in fragments and bring new fragments, which two manifests tell. A compaction says in its transaction
@@ -66,7 +66,7 @@ function transactionOf(versionsFolder: string, manifest: Buffer): Uint8Array | u
   return readFileSync(join(dirname(versionsFolder), '_transactions', stored));
 }
 
-/** They say who made a version, and what that program noted of it. */
+/** Who made a version, and what that program noted of it. */
 interface TransactionFacts {
   readonly id: string;
   readonly properties: Readonly<Record<string, string>>;

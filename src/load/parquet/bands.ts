@@ -1,5 +1,5 @@
 /**
- * It reads columns of a row group side by side, in batches of the same rows. Long columns are read by their pages, so that none is held
+ * Reads columns of a row group side by side, in batches of the same rows. Long columns are read by their pages, so that none is held
  * whole.
  */
 import type { RecordBatch, readParquet } from 'parquet-wasm/node';
@@ -8,7 +8,7 @@ import { freeMemory } from '../free-memory.ts';
 import { type Chunk, inFile, type LeafPages, type ParquetFooter, type RowGroup } from './footer.ts';
 import { type ChunkPage, canUnpack, pagesOfChunk } from './pages.ts';
 
-/** A batch has as many rows as of other files. */
+/** The most rows of a batch, as of other files. */
 const mostRowsOfBatch = 16_384;
 /** Rows that are so wide are fewer. */
 const mostBytesOfBatch = 8 << 20;
@@ -16,7 +16,7 @@ const mostBytesOfBatch = 8 << 20;
 const smallGroupBytes = 4 << 20;
 /** So is a column of a larger one. */
 const smallColumnBytes = 512 << 10;
-/** So much of a long column is decoded at once. */
+/** How much of a long column this decodes at once. */
 const stretchBytes = 2 << 20;
 const mostBatchesOfStretch = 8;
 
@@ -114,7 +114,7 @@ function* longColumn(
   }
 }
 
-/** It holds the pages that have some rows, of rows that go on from where the last ended. */
+/** Holds the pages that have some rows, of rows that go on from where the last ended. */
 class Stretches {
   readonly #pages: Iterator<ChunkPage, void>;
   #held: readonly ChunkPage[] = [];

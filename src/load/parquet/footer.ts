@@ -1,5 +1,5 @@
 /**
- * It reads the footer of a Parquet file, and makes small files of parts of it: some of its columns, and of those some pages, which the
+ * Reads the footer of a Parquet file, and makes small files of parts of it: some of its columns, and of those some pages, which the
  * decoder reads as if they were all there is.
  */
 import { readSync } from 'node:fs';
@@ -19,7 +19,7 @@ interface ParquetColumn {
   /** They say which leaf of the file is its first, and how many it has. */
   readonly firstLeaf: number;
   readonly leaves: number;
-  /** So many of its elements are lists. */
+  /** How many of its elements are lists. */
   readonly repetitions: number;
 }
 
@@ -87,7 +87,7 @@ export class ParquetFooter {
     return fileOf(this.#metadata.only(1, 2, 5, 6).withInt64(3, 0).withStructs(4, []), []);
   }
 
-  /** Makes a file of the columns from `first` to before `end`, with one row group of at most so many rows. */
+  /** Makes a file of the columns from `first` to before `end`, with one row group of at most `rows` rows. */
   fileOf(first: number, end: number, rows: number, leaves: readonly LeafPages[]): Buffer {
     const isWhole = first === 0 && end === this.columns.length;
     const [root = Thrift.empty] = this.#metadata.structs(2);
@@ -107,7 +107,7 @@ export class ParquetFooter {
   }
 }
 
-/** Reads so many bytes of the file, or those up to its end. */
+/** Reads `length` bytes of the file, or those up to its end. */
 export function bytesAt(file: number, offset: number, length: number): Buffer {
   const bytes = Buffer.allocUnsafeSlow(length);
   return bytes.subarray(0, readInto(bytes, file, offset));

@@ -1,5 +1,5 @@
 /**
- * It joins batches of the same rows, with some columns each, to one with all of them, byte for byte as the decoder makes it of all at once.
+ * Joins batches of the same rows, with some columns each, to one with all of them, byte for byte as the decoder makes it of all at once.
  */
 import { Builder } from 'flatbuffers';
 import { type BatchBuffers, openBatch, openDictionary } from '../../arrow/column/batch-buffers.ts';

@@ -1,4 +1,4 @@
-/** It finds the pages of one leaf in one row group, and which rows each of them has. */
+/** Finds the pages of one leaf in one row group, and which rows each of them has. */
 import { brotliDecompressSync, gunzipSync, zstdDecompressSync } from 'node:zlib';
 import { snappyUncompress } from 'hyparquet';
 import { decodeLz4Block } from '../../arrow/column/lz4-frame.ts';
@@ -9,7 +9,7 @@ import { type BytesToCopy, bytesAt, type Chunk, inFile, inMemory, sizeOf } from 
 import { EndsEarly, Thrift } from './thrift.ts';
 
 export interface ChunkPage {
-  /** So many rows begin before it, and so many in it. */
+  /** How many rows begin before the page, and how many in it. */
   readonly rowsBefore: number;
   readonly rows: number;
   /** It begins with the rest of a row. */

@@ -14,7 +14,7 @@ import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { BranchRef } from '../report.ts';
 
-/** A job needs this of its branch. */
+/** What a job needs of its branch. */
 export type MaintainedBranch = Snapshot & BranchHead & Upkeep & Tagged;
 
 interface AccessDeps {

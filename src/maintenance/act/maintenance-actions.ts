@@ -30,7 +30,7 @@ interface ActionDeps {
   readonly consumers: Consumers;
 }
 
-/** A compaction measures this part of a report. */
+/** The part of a report that a compaction measures. */
 type Compacted = Pick<
   CompactionReport,
   'lockedMs' | 'isMade' | 'removedFragments' | 'removedVersions' | 'removedBytes' | 'isHeldByTag'

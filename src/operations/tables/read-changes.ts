@@ -41,7 +41,7 @@ interface ReadChanges {
   readonly result: QueryResult;
 }
 
-/** Each version in between costs the reading of its manifest, so one answer goes on so many; the next one goes on from there. */
+/** The most versions that one answer covers, since it reads the manifest of each. The next answer goes on from there. */
 const mostVersions = 1_024;
 /** Four bytes for each go to the reader, of fragments that changed in part. */
 const mostListedRows = 16 * 2 ** 20;

@@ -48,7 +48,7 @@ interface Deps {
   readonly recoveryMarks: Pick<RecoveryMarks, 'forget'>;
 }
 
-/** A table owns a location if it has it or had it, and so does the namespace whose folder holds it. */
+/** The owner of a location: the table that has it or had it, or the namespace whose folder holds it. */
 type LocationOwner = { readonly table: TableRef } | { readonly namespace: NamespacePath };
 
 interface RegisterTableCommand {

@@ -51,7 +51,7 @@ export class PlannedOperation implements ComputedStep {
   readonly operation: NamedOperation;
   readonly #deps: StepDeps;
   #chunk: IpcChunk | undefined;
-  /** Each row of the source may take so much in columns that it leaves out. */
+  /** What each row of the source may take in columns that it leaves out. */
   #nullBytesPerRow = 0;
   #ready: ReadyMerge | undefined;
 

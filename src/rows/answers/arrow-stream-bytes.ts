@@ -1,4 +1,4 @@
-/** It makes an Arrow IPC stream of files of one schema, which may bring the dictionaries of each batch anew. */
+/** Makes an Arrow IPC stream of files of one schema, which may bring the dictionaries of each batch anew. */
 
 import { openBatch } from '../../arrow/column/batch-buffers.ts';
 import { type Block, endMarker, type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';

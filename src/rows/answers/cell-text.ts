@@ -18,7 +18,7 @@ interface CellContext {
   readonly valuesOf: (field: Field) => readonly ColumnData[];
 }
 
-/** A preview shows so many values of a vector. */
+/** How many values of a vector a preview shows. */
 const previewValues = 3;
 
 const [comma, quote, openList, closeList, openObject, closeObject] = [0x2c, 0x22, 0x5b, 0x5d, 0x7b, 0x7d];
@@ -106,7 +106,7 @@ const writeText: WriteColumn<{ readonly source: DataView; readonly offsets: Uint
   row,
 ) => out.text(source, offsets[row]!, offsets[row + 1]!);
 
-/** It writes JSON objects with a member for each field. */
+/** Writes JSON objects with a member for each field. */
 export class ObjectText implements Cell {
   readonly #members: readonly { readonly name: FixedText; readonly value: Cell }[];
 

@@ -1,4 +1,4 @@
-/** It writes results as rows of JSON, NDJSON or CSV (RFC 4180), in parts as they come: no more than one batch is held. */
+/** Writes results as rows of JSON, NDJSON or CSV (RFC 4180), in parts as they come: no more than one batch is held. */
 import { openBatch } from '../../arrow/column/batch-buffers.ts';
 import { readBatch, readDictionary } from '../../arrow/column/column-data.ts';
 import { type IpcFile, readFooter } from '../../arrow/format/ipc-file.ts';

@@ -1,5 +1,5 @@
 /**
- * It writes JSON text as bytes. Numbers and texts are written as bytes, several at once where that is possible: strings in between would
+ * Writes JSON text as bytes. Numbers and texts are written as bytes, several at once where that is possible: strings in between would
  * take three times as long (docs/measurements/rows.md).
  */
 import {

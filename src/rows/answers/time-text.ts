@@ -1,4 +1,4 @@
-/** It writes times as ISO 8601 has them. A fraction of a second that is zero is left out. */
+/** Writes times as ISO 8601 has them. A fraction of a second that is zero is left out. */
 import type { DataTypeOf, TimeUnit } from '../../arrow/schema/schema.ts';
 import { type Cell, cell, type WriteColumn, wordsOf } from './column-cell.ts';
 import type { TextOut } from './text-out.ts';

@@ -1,5 +1,5 @@
 /**
- * It makes columns of Arrow, of types that are given, of the values of a client's rows. A value that does not fit is refused with its
+ * Makes columns of Arrow, of types that are given, of the values of a client's rows. A value that does not fit is refused with its
  * place.
  */
 import { type ColumnData, isText, setBit } from '../../arrow/column/column-data.ts';

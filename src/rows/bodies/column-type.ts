@@ -1,4 +1,4 @@
-/** It reads types of columns as a person writes them: `int64`, `utf8`, `float32[384]`. */
+/** Reads types of columns as a person writes them: `int64`, `utf8`, `float32[384]`. */
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
 
 const scalars: Readonly<Record<string, DataType>> = {

@@ -34,7 +34,7 @@ async function convert(asked: ToConvert): Promise<ConvertedParts> {
   const parts = partsOf(asked, body);
   bodies.set(asked.body, { ...body, parts });
   const ready: Uint8Array[] = [];
-  // An answer has about so many bytes: a few bytes of text can become as many as their table has columns.
+  // An answer has about a megabyte: a few bytes of text can become as many values as their table has columns.
   for (let bytes = 0; bytes < 1 << 20; ) {
     const next = await parts.next();
     if (next.done) return { parts: ready, isMore: false, invalid: body.invalid?.report() };

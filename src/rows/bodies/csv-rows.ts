@@ -1,4 +1,4 @@
-/** It cuts CSV into rows (RFC 4180). The first line names the columns, unless it is a row. */
+/** Cuts CSV into rows (RFC 4180). The first line names the columns, unless it is a row. */
 import { once } from 'node:events';
 import { CsvError, type Parser, parse } from 'csv-parse';
 import type { Schema } from '../../arrow/schema/schema.ts';

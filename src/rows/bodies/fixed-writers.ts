@@ -1,4 +1,4 @@
-/** It writes values of one width as Arrow has them. */
+/** Writes values of one width as Arrow has them. */
 import { setBit } from '../../arrow/column/column-data.ts';
 import type { DataType, DataTypeOf } from '../../arrow/schema/schema.ts';
 import { parseClock, parseDays, parseDuration, parseTimestamp } from './time-values.ts';
@@ -174,7 +174,7 @@ function decimalWriter(view: Buffer, { bitWidth, precision, scale }: DataTypeOf<
   };
 }
 
-/** Answers the number without its point, which stands before so many digits; undefined where digits would be lost. */
+/** Answers the number without its point, behind which there are `scale` digits; undefined where digits would be lost. */
 function digitsAt(text: string, scale: number): bigint | undefined {
   const [, sign = '', whole, fraction = ''] = /^(-?)(\d{1,80})(?:\.(\d{1,80}))?$/.exec(text) ?? [];
   if (whole === undefined) return undefined;

@@ -1,4 +1,4 @@
-/** It cuts rows out of JSON: of an array of objects, or of an object in each line (NDJSON). */
+/** Cuts rows out of JSON: of an array of objects, or of an object in each line (NDJSON). */
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { decoder, mostRowBytes, type Row, type RowSource, rowTooLong, type TakeRow } from './row-source.ts';

@@ -1,5 +1,5 @@
 /**
- * It makes an Arrow IPC stream of a body of JSON, NDJSON or CSV, piece by piece. The first rows are held until it is known which columns
+ * Makes an Arrow IPC stream of a body of JSON, NDJSON or CSV, piece by piece. The first rows are held until it is known which columns
  * there are: those of a table have its types, and others the types of their values (docs/rows.md).
  */
 import { allRows, BatchPlan } from '../../arrow/column/batch-plan.ts';
@@ -18,13 +18,13 @@ import { JsonRows, NdjsonRows } from './json-rows.ts';
 import { type LeftOut, orLeftOut, type Row, type RowSource, type TakeRow } from './row-source.ts';
 import { SeenFields, type SeenValues } from './seen-values.ts';
 
-/** The columns, and the types of new ones, are those of so many rows, */
+/** These first rows decide which columns there are, and the types of new ones: this many, */
 const firstRows = 10_000;
-/** or of fewer, if they have so many bytes. */
+/** or fewer, if they have this many bytes. */
 const firstBytes = 1 << 20;
 /** So many bytes of text become one batch. */
 const batchBytes = 256 << 10;
-/** One batch has at most so many values. A row has them all, also those that its text leaves out. */
+/** The most values of one batch. The values that the text of a row leaves out count too. */
 const mostValues = 1 << 18;
 /** Rows are read from so many bytes at once. */
 const pieceBytes = 64 << 10;

@@ -35,7 +35,7 @@ export interface RowSource {
 /** Texts are UTF-8, and what is not is refused. */
 export const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** The text of one row has at most so many bytes; a longer one would be held twice as JavaScript's values. */
+/** The longest text of one row. This would hold a longer one twice, as values of JavaScript. */
 export const mostRowBytes = 8 << 20;
 
 export const rowTooLong = (place: string) => invalidInput(`${place}: a row has at most ${mostRowBytes} bytes`);

@@ -1,4 +1,4 @@
-/** It finds what the values of a column have in common, and so the type that it gets. docs/rows.md has the rule for users. */
+/** Finds what the values of a column have in common, and so the type that it gets. docs/rows.md has the rule for users. */
 import { mostFields } from '../../arrow/schema/read-schema.ts';
 import type { DataType, Field } from '../../arrow/schema/schema.ts';
 import { invalidInput } from '../../kernel/errors.ts';

@@ -1,4 +1,4 @@
-/** It reads times of ISO 8601 as the numbers that Arrow has for them. */
+/** Reads times of ISO 8601 as the numbers that Arrow has for them. */
 import type { TimeUnit } from '../../arrow/schema/schema.ts';
 
 const perSecond: Readonly<Record<TimeUnit, bigint>> = { s: 1n, ms: 1_000n, us: 1_000_000n, ns: 1_000_000_000n };
@@ -76,7 +76,7 @@ export function parseClock(text: string, unit: TimeUnit): bigint | undefined {
   return seconds === undefined ? undefined : inUnit(seconds, Number(fraction.padEnd(9, '0')), unit);
 }
 
-/** It reads seconds as this service writes them: `PT1.5S`. */
+/** Reads seconds as this service writes them: `PT1.5S`. */
 export function parseDuration(text: string, unit: TimeUnit): bigint | undefined {
   const [, sign, seconds, fraction = ''] = /^(-?)PT(\d{1,18})(?:\.(\d{1,9}))?S$/.exec(text) ?? [];
   if (seconds === undefined) return undefined;
