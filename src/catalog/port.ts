@@ -117,7 +117,7 @@ export interface Adoption {
   readonly spelling: Spelling;
   /** `locationsAt` returned them when the caller decided. */
   readonly seen: readonly KnownLocation[];
-  /** This table loses the name in the same step, and leaves its files. */
+  /** The table that loses the name in the same step; its files stay. */
   readonly replaces: TableId | undefined;
 }
 
@@ -158,7 +158,7 @@ export interface Unfinished {
 export interface OpenBranch {
   readonly tableId: TableId;
   readonly branch: BranchName | undefined;
-  /** This version was acknowledged last; it is 0 for a branch that is being made. */
+  /** The version that was acknowledged last; 0 for a branch that is being made. */
   readonly acknowledgedVersion: number;
   /** The engine had this one at the time: see `Engine.storageSession`. */
   readonly storageSession: string;

@@ -79,7 +79,7 @@ export interface OwnerCatalog {
 export interface RootMove {
   readonly from: string;
   readonly to: string;
-  /** This replica asks, and does not count as another one. */
+  /** The replica that asks. It does not count as another one. */
   readonly replica: string;
 }
 

@@ -54,11 +54,11 @@ export interface ClientAddress {
   readonly address: string;
   /** What its connections count for: the address, or the IPv6 network of 64 bits, the least that a customer has (RFC 6177). */
   readonly sharer: string;
-  /** This trusted proxy reported it. */
+  /** The trusted proxy that reported the address. */
   readonly proxy: string | undefined;
 }
 
-/** These parts of a request show its origin. */
+/** The parts of a request that show its origin. */
 interface Origin {
   readonly socket: { readonly remoteAddress?: string | undefined };
   readonly headers: IncomingHttpHeaders;

@@ -55,7 +55,7 @@ export async function startHttpServer(deps: HttpDeps): Promise<HttpServer> {
   };
 }
 
-/** It does not listen yet. */
+/** Makes a server that does not listen yet. */
 function createHttpServer(deps: HttpDeps) {
   const routes = deps.routes.map((route) => ({ ...route, path: deps.config.basePath + route.path }));
   const pipeline = new RequestPipeline({ ...deps, routes });

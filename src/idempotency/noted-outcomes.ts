@@ -21,7 +21,7 @@ export interface AnsweredTotals extends MergeTotals {
 }
 
 interface NotedOutcome {
-  /** It is `KeyedRequest.attempt`. */
+  /** The `attempt` of the `KeyedRequest`. */
   readonly attempt: string;
   readonly transactionId: TransactionId;
   readonly operation: WriteOperation;

@@ -63,7 +63,7 @@ export interface IndexJob extends IndexOrder {
 interface OpenJob extends IndexJob {
   state: JobState;
   failure: LancegateError | undefined;
-  /** It aborts with what the job fails with. */
+  /** Aborts the job with the error that it then fails with. */
   readonly ending: AbortController;
 }
 

@@ -22,7 +22,7 @@ export interface IndexRequest extends WriteRequest {
   readonly kind: 'index';
   readonly spec: IndexSpec;
   readonly isReplacing: boolean;
-  /** This dataset prepared the commit. */
+  /** The dataset that prepared the commit. */
   readonly dataset: IndexedBranch;
   /** Its owner discards it when the request is over. */
   readonly prepared: PreparedCommit;

@@ -14,7 +14,7 @@ export type TableId = Branded<string, 'TableId'>;
 /** Where a table's files are: a path relative to the storage root, such as `prod/users.lance`. Never from a client. */
 export type Location = Branded<string, 'Location'>;
 
-/** This service made the location, or the bound of some, itself. */
+/** Makes a location of a path that this service made itself, or the bound of a range of them. */
 export const ownLocation = (path: string): Location => path as Location;
 
 export interface TableRef {

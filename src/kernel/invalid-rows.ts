@@ -31,7 +31,7 @@ export class InvalidRows {
     this.#listed.length = Math.min(this.#listed.length, mostListed);
   }
 
-  /** They were counted elsewhere, from the first row on. */
+  /** Takes a report of rows that other code counted, from the first row on. */
   take({ count, listed }: InvalidReport): void {
     this.#count = count;
     this.#listed = [...listed];

@@ -226,5 +226,5 @@ function lowest(message: Uint32Array, word: number, bytes: number): number {
   return bytes >= 4 ? all : all & ((1 << (8 * bytes)) - 1);
 }
 
-/** It is carried from the lower half of `a + b = sum` into the upper one. */
+/** Gives the carry from the lower half of `a + b = sum` into the upper one. */
 const carry = (a: number, b: number, sum: number): number => ((a & b) | ((a | b) & ~sum)) >>> 31;

@@ -284,7 +284,7 @@ export class WireReader {
     this.#at += length;
   }
 
-  /** It is exact up to 2 ** 53. */
+  /** Reads a varint, exact up to 2 ** 53. */
   #varint(): number {
     let value = 0;
     for (let index = 0; index < maxVarintBytes; index += 1) {
@@ -382,7 +382,7 @@ export class WireWriter {
     this.#byte(rest);
   }
 
-  /** It is within what is reserved. */
+  /** Writes a byte into what is reserved. */
   #byte(value: number): void {
     this.#buffer[this.#length] = value;
     this.#length += 1;

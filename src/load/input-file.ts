@@ -17,7 +17,7 @@ export interface InputFile extends AsyncDisposable {
   readonly format: InputFormat;
   /** Cells of CSV are divided by it. */
   readonly delimiter: string;
-  /** Of a pipe it is not known before its end. */
+  /** Undefined for a pipe, until its end. */
   readonly totalBytes: number | undefined;
   /** So many of `totalBytes` were read. */
   readonly bytesRead: number;

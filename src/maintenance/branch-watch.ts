@@ -24,7 +24,7 @@ export class BranchWatch {
   readonly #keys = new Map<string, boolean>();
   readonly #notBeforeMs: Record<Tried, number> = { look: 0, compact: 0, index: 0, prune: 0 };
   #commits = 0;
-  /** It has what the last look found, and how many commits there had been then. */
+  /** What the last look found, and how many commits there had been then. */
   #seen: { readonly needs: readonly Need[]; readonly commits: number } | undefined;
   readonly #lastTookMs: Record<Plan['job'], number> = { compact: 0, index: 0, prune: 0 };
   #failures = 0;
@@ -35,7 +35,7 @@ export class BranchWatch {
     this.#policy = policy;
   }
 
-  /** They are those since the branch was compacted, as far as this process has seen. */
+  /** Counts the commits since the last compaction of the branch that this process has seen. */
   get commits(): number {
     return this.#commits;
   }

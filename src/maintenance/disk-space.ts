@@ -1,4 +1,4 @@
-/** It says what the room on the disk allows. */
+/** Says what the room on the disk allows. */
 import type { Space } from '../engine/port/engine.ts';
 import type { Layout } from '../engine/port/upkeep.ts';
 

@@ -27,7 +27,7 @@ interface RemovedVersions {
 export interface CompactionReport extends CommonReport, RemovedVersions {
   readonly job: 'compact';
   readonly reason: CompactionReason;
-  /** It is false if the engine found nothing to compact. */
+  /** False if the engine found nothing to compact. */
   readonly isMade: boolean;
   /** How long writers had to wait for the branch's lock. */
   readonly lockedMs: number;
@@ -41,7 +41,7 @@ export interface IndexReport extends CommonReport {
   readonly reason: IndexReason;
   readonly column: string;
   readonly rows: number;
-  /** It says why the index was left as it is: its options do not go with the rows. */
+  /** Why the service left the index as it is: its options do not go with the rows. */
   readonly refusal?: LancegateError;
 }
 

@@ -90,7 +90,7 @@ const smallestClassBytes = 64 << 10;
 export interface BodyMemoryLimits {
   /** What all bodies together may hold; beyond it, `SlowDown` (P7). */
   readonly maxBytes: number;
-  /** So much is kept for the next body when one is done. */
+  /** How much this keeps for the next body when one is done. */
   readonly maxIdleBytes: number;
   /** Undefined where resident memory is not limited. */
   readonly resident?: Pick<ResidentLimit, 'requireRoom'>;

@@ -61,7 +61,7 @@ async function withoutStale(
   }
 }
 
-/** Of a key that another program has doubled the newest row counts. */
+/** Reads the versions of the rows that are there. Of a key that another program has doubled, the newest row counts. */
 async function versionsThere(batch: Batch, versionColumn: FieldPath, read: ReadColumns): Promise<Standing[]> {
   const { first, keys, hasher } = batch;
   const keyColumns = first.on.map((path, i) => ({ name: `key_${i}`, expression: sqlFieldPath(path) }));

@@ -288,7 +288,7 @@ export function requireFit(
   else checkColumnsFit(source, target);
 }
 
-/** As `requireFit`, and with versions to compare where a rule does. */
+/** Requires what `requireFit` does, and columns of versions that can be compared where a rule compares them. */
 function requireAllFit(source: Schema, target: Schema, { rules, ...merged }: Merged): void {
   requireFit(source, target, merged);
   requireVersions(rules, source);

@@ -172,7 +172,7 @@ export async function cutBefore(
   return by;
 }
 
-/** It stands in the place of a client's. */
+/** The principal of these deletes, which no client asked for. */
 const principal = { issuer: 'lancegate', subject: 'lancegate:ended-rows', scopes: [], groups: [] };
 
 /** The audit record of a delete that no request asked for. */

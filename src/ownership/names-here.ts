@@ -28,9 +28,9 @@ export interface HeldName {
   readonly table: TableRef;
   /** `closing`: requests that learned that this replica is the owner may still lock the table, and no further request learns it. */
   status: 'claiming' | 'held' | 'closing' | 'leaving';
-  /** It resolves when the name is held, or has been handed over. Never rejects. */
+  /** Resolves when the name is held, or has been handed over. Never rejects. */
   steady: Promise<void>;
-  /** It was claimed then, or last could not be handed over for what was under way. */
+  /** When the name was claimed, or when its last handover failed because of work that was under way. */
   sinceMs: number;
   /** How many works need it that acquired it. Until they end it is handed over only at the end of the process. */
   works: number;

@@ -68,7 +68,7 @@ export class ReplicaLease {
     return this.#isLeaving;
   }
 
-  /** They lived when the lease was last renewed. */
+  /** The replicas that lived when the lease was last renewed. */
   get replicas(): readonly Replica[] {
     return this.#replicas;
   }

@@ -286,10 +286,10 @@ export function answerBytesOf(form: AnswerForm): AnswerBytes {
 export class ResultBytes {
   readonly #encoding: AnswerBytes;
   readonly #batches: AsyncIterator<IpcFile>;
-  /** These are of the batch that was read last, and then those that end the file. */
+  /** The parts of the batch that was read last, and then those that end the file. */
   #parts: Iterator<Buffer, void> = [][Symbol.iterator]();
   #hasEnd = false;
-  /** It was cut off the last part. */
+  /** What was cut off the last part. */
   #rest: Buffer = Buffer.alloc(0);
 
   constructor(batches: AsyncIterable<IpcFile>, encoding: AnswerBytes) {

@@ -178,7 +178,7 @@ function floatLosses(expression: CheckedSql, fields: readonly Field[], given: Da
   return lost.map((condition) => `${magnitude(expression)} = ${infinity} AND ${condition}`);
 }
 
-/** One with infinity in its text counts, too. */
+/** Finds expressions whose definition can give infinity, and those with infinity in their text. */
 export const infiniteByDefinition = /[/%]|inf|\b(?:ln|log|log2|log10|atanh|cot)\b/i;
 
 const infinity = `CAST('inf' AS DOUBLE)`;

@@ -89,7 +89,7 @@ function requireExactNumbers(target: Field, expression: CheckedSql): void {
 const holdsDecimals = ({ type, children: [element] }: Field): boolean =>
   type.kind === 'decimal' || (type.kind.endsWith('list') && element !== undefined && holdsDecimals(element));
 
-/** It is neither a column alone nor a constant. */
+/** Says whether an expression computes: it is neither a column alone nor a constant. */
 const mayLose = (expression: CheckedSql): boolean => /[-+*(]/.test(expression);
 
 interface ExactValue extends Expression {

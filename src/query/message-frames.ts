@@ -7,11 +7,11 @@ import { LancegateError } from '../kernel/errors.ts';
 
 export interface MessageFrame {
   readonly header: unknown;
-  /** They are in memory of their own. */
+  /** The bytes, in memory of their own. */
   readonly bytes: Buffer;
 }
 
-/** These bytes of a result are as they came from the channel. */
+/** Bytes of a result as they came from the channel. */
 export interface ResultPart {
   readonly bytes: Buffer;
   /** The chunk of the channel ends with these bytes, so it can be freed when they have been read. */
@@ -21,7 +21,7 @@ export interface ResultPart {
 const lengthsBytes = 8;
 const noBytes = Buffer.alloc(0);
 
-/** So few bytes are copied into one buffer, which costs the system less than several. */
+/** Up to this size, bytes are copied into one buffer, which costs the system less than several. */
 const fewBytes = 16 * 1024;
 
 /** Returns whether the channel takes more at once; otherwise it says 'drain' when it does. */
@@ -64,7 +64,7 @@ export async function* readFrames(channel: Duplex, mostBytes: number): AsyncGene
 export class FrameReader {
   readonly #incoming: Incoming;
   readonly #mostBytes: number;
-  /** So many bytes of the present message were not read yet. */
+  /** How many bytes of the present message were not read yet. */
   #left = 0;
 
   constructor(channel: Duplex, mostBytes: number) {
@@ -108,7 +108,7 @@ export class FrameReader {
 
 const cutOff = (): LancegateError => new LancegateError('Internal', 'the channel ended in the middle of a message');
 
-/** The channel is not read on while so many bytes wait. */
+/** This stops reading the channel while as many bytes wait. */
 const mostWaitingBytes = 256 * 1024;
 
 /** Reads a stream by numbers of bytes. */
@@ -116,7 +116,7 @@ class Incoming {
   readonly #channel: Duplex;
   readonly #chunks: Buffer[] = [];
   #waitingBytes = 0;
-  /** So much of the first chunk was read. */
+  /** How much of the first chunk was read. */
   #offset = 0;
   #end: { readonly error: Error | undefined } | undefined;
   #wake: () => void = () => undefined;
@@ -154,7 +154,7 @@ class Incoming {
     return whole;
   }
 
-  /** Returns at most so many bytes; undefined if the stream has ended. */
+  /** Returns at most `most` bytes; undefined if the stream has ended. */
   async part(most: number): Promise<ResultPart | undefined> {
     const chunk = this.#chunks[0] ?? (await this.#first());
     if (chunk === undefined) return undefined;

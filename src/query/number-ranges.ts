@@ -71,7 +71,7 @@ const orNull =
 
 type Range = (value: number) => boolean;
 
-/** It is half of the last step beyond the largest float of 16 bits. */
+/** Half of a step beyond the largest float of 16 bits: from here on it rounds to infinity. */
 const beyondHalf = 65_520;
 const secondsPerDay = 86_400;
 const perSecond = { s: 1, ms: 1e3, us: 1e6, ns: 1e9 } as const;

@@ -20,7 +20,7 @@ export async function removeProcessFolder(path: string): Promise<void> {
   await rm(path, { recursive: true, force: true }).catch(() => undefined);
 }
 
-/** These make a process keep its temporary files there. */
+/** The variables that make a process keep its temporary files in this folder. */
 export const temporaryFilesIn = (path: string): Readonly<Record<string, string>> => ({
   TMPDIR: path,
   TMP: path,

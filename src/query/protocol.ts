@@ -54,7 +54,7 @@ export interface QueryResult {
 }
 
 export interface QueryFacts {
-  /** This version was read. */
+  /** The version that was read. */
   readonly version: number;
   readonly rows: number;
 }

@@ -26,7 +26,7 @@ export class Frame {
   argumentStart: number;
   /** It has, by index, the arguments that must be literals. */
   readonly literals: string[] = [];
-  /** So many ANDs that belong to a BETWEEN are still to come. */
+  /** How many ANDs that belong to a BETWEEN are still to come. */
   betweens = 0;
   /** Two counts of the term that ANDs and ORs end: its operators, and the deepest of the frames inside. */
   operators = 0;
@@ -84,7 +84,7 @@ export class Frame {
 
 export class Cost {
   readonly #whole: Frame;
-  /** They are inside of the whole, the innermost one last. */
+  /** The open frames inside of the whole, the innermost one last. */
   readonly #frames: Frame[] = [];
   #conditions = 0;
   #work = 0;
@@ -96,7 +96,7 @@ export class Cost {
     this.#whole = whole;
   }
 
-  /** It is the innermost frame that is open. */
+  /** The innermost frame that is open. */
   get frame(): Frame {
     return this.#frames.at(-1) ?? this.#whole;
   }

@@ -84,7 +84,7 @@ export class TokenReader {
     return this.#count;
   }
 
-  /** It stands before the one that was taken last. */
+  /** The token before the one that was taken last. */
   get takenBefore(): Token | undefined {
     return this.#takenBefore;
   }

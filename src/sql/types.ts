@@ -1,7 +1,7 @@
 /** Clients may cast to these types, with parameters that the engine can stand: some make it panic. */
 import { SqlMistake, type Token, type TokenReader, unexpected } from './tokens.ts';
 
-/** They are names of SQL, in upper case. */
+/** The names of types in SQL, in upper case. */
 export const sqlTypes: ReadonlySet<string> = new Set(
   `BIGINT BINARY BOOLEAN BYTEA DATE DATETIME DECIMAL DOUBLE FLOAT INT INTEGER JSONB NUMERIC REAL SMALLINT STRING TEXT TIME
   TIMESTAMP TINYINT VARCHAR`.split(/\s+/),

@@ -21,7 +21,7 @@ export function consumerTag(consumer: string): string {
 interface ConsumerRules {
   readonly clock: Clock;
   readonly metrics: Metrics;
-  /** So long a consumer keeps versions after what it acknowledged last. */
+  /** How long a consumer keeps the versions after the one that it acknowledged last. */
   readonly consumerRetentionMs: number;
 }
 
@@ -70,7 +70,7 @@ export function requireRoomForConsumer(tags: readonly StoredTag[]): void {
   );
 }
 
-/** So many requests wait for a commit at once. */
+/** The most requests that wait for a commit at once. */
 const mostWaiting = 256;
 const betweenLooksMs = 250;
 

@@ -18,7 +18,7 @@ export interface TableDescription {
   readonly location: string;
   readonly properties: Properties;
   readonly storageOptions: Properties;
-  /** It is absent for a table that is only declared. */
+  /** Absent for a table that is only declared. */
   readonly created: { readonly version: number; readonly schema: Schema } | undefined;
 }
 

@@ -99,7 +99,7 @@ export class TableLocks {
     }
   }
 
-  /** So many wait for the exclusive lock of a table, over all tables. */
+  /** How many wait for the exclusive lock of a table, over all tables. */
   get waitingExclusive(): number {
     return [...this.#locks.values()].reduce((sum, { table }) => sum + table.waitingExclusive, 0);
   }

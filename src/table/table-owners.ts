@@ -32,7 +32,7 @@ export interface FindsOwner {
   ownerOf(table: TableRef, question: OwnerQuestion): Promise<Owner>;
 }
 
-/** This process does so with a name that changes hands. */
+/** What this process does with a name that changes hands. */
 export interface OwnedWork {
   /** Undoes and finishes what the last owner of the name, or of every name, left: before anything of this process writes to it. */
   takeOver(table: TableRef | 'every table'): Promise<void>;

@@ -36,7 +36,7 @@ export interface AuditFacts {
   readonly transactionId?: string | undefined;
   /** The replica of this id has carried the request out and has a record of its own. */
   readonly forwardedTo?: string | undefined;
-  /** So many were dropped with their namespace. */
+  /** How many tables were dropped with their namespace. */
   readonly droppedTables?: number | undefined;
   readonly deletedVersions?: number | undefined;
   /** Fields and query parameters that are not known here and were passed over. */
@@ -61,7 +61,7 @@ export interface AuditRecord extends AuditFacts {
   /** The replica of this id has authenticated the client and sent the request on. */
   readonly vouchedBy?: string | undefined;
   readonly address: string;
-  /** This trusted proxy has reported the address. */
+  /** The trusted proxy that reported the address. */
   readonly proxy: string | undefined;
   readonly decision: Decision;
   /** The actions that the policy was asked for; if it denied one, that is the last. */

@@ -167,7 +167,7 @@ export class Metrics {
     'Reader processes that ended, by reason: idle, spent (held much memory), stop and cancelled (no client waits for the answer any more) are normal; deadline, memory, signal, exit, protocol and start (it could not be started) cost a query.',
   );
 
-  /** They mean what those of the readers do. */
+  /** The same figures as those of the readers. */
   readonly ofIndexBuilders = {
     watchReaders: this.#watch('lancegate_index_builders', 'Processes that build indexes or compact.'),
     watchRunningQueries: this.#watch(

@@ -107,7 +107,7 @@ const synonyms = [
   'vector_column vector_column_name',
 ].map((words) => words.split(' '));
 
-/** They are the same in any case and with any separators. */
+/** Makes names equal that differ in case or separators only. */
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[_-]/g, '');
 
 /** Checks the names of `value`, and of the objects in it whose fields the schema has. */

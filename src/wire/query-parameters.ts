@@ -162,7 +162,7 @@ interface TimeoutLimits {
 
 export interface Timeout {
   readonly timeoutMs: number;
-  /** It may move to this time while the service waits for the body. */
+  /** The latest time to which the deadline may move while the service waits for the body. */
   readonly withBodyMs: number;
 }
 

@@ -72,7 +72,7 @@ interface Places {
 
 class Completion {
   readonly #absent: ReadonlySet<string>;
-  /** These are the structs around them. */
+  /** The structs around the absent fields. */
   readonly #around: ReadonlySet<string>;
 
   constructor(absent: readonly AbsentField[]) {

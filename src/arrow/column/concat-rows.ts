@@ -76,7 +76,7 @@ export function canConcat(chunks: readonly IpcChunk[]): boolean {
   );
 }
 
-/** It has one batch of a part, and says which of its rows to take. */
+/** One batch of a part, and which of its rows to take. */
 interface Share {
   readonly columns: readonly ColumnData[];
   readonly runs: RowRuns;

@@ -41,7 +41,7 @@ export function schemaBytes(fields: readonly Field[]): Buffer {
   return bytes.subarray(0, bytes.length - endMarker.length);
 }
 
-/** As `schemaBytes`. */
+/** Makes a file without rows of these fields, as `schemaBytes` makes a stream. */
 export function emptyFile(fields: readonly Field[]): IpcFile {
   const schema = schemaBytes(fields);
   const tail = fileTail(schema.subarray(prefixBytes), { dictionaries: [], batches: [] });

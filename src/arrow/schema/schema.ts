@@ -62,7 +62,7 @@ export interface Schema {
 interface ColumnLayout {
   /** Only a column of type null has none, nor any other buffer. */
   readonly hasBitmap: boolean;
-  /** One offset is so wide. Values of one width have none: 0. */
+  /** The width of one offset. Values of one width have no offsets: 0. */
   readonly offsetBytes: 0 | 4 | 8;
   /** One value is so wide, or 0 if the offsets say where each ends; undefined if the column has no buffer of values. */
   readonly valueBits: number | undefined;

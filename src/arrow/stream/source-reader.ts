@@ -146,7 +146,7 @@ export class ArrowSource {
     if (this.#conversion !== undefined) this.#conversion.into((await columns()).schema);
   }
 
-  /** As `Conversion.leaveOut`. Of Arrow no row is left out. To be called before all else. */
+  /** Does what `Conversion.leaveOut` does, for rows of other formats than Arrow. The caller calls this first. */
   leaveOut(invalid: InvalidRows): void {
     this.#conversion?.leaveOut(invalid);
   }

@@ -1,4 +1,4 @@
-/** This finds the scopes that policies ask for. */
+/** Finds the scopes that policies ask for. */
 import * as cedar from '@cedar-policy/cedar-wasm/nodejs';
 import { isObject } from '../../kernel/json-bounds.ts';
 import { AccessSetupError } from '../challenge.ts';

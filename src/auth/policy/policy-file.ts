@@ -43,7 +43,7 @@ export class PolicyFile {
   #lastSeen: string;
   /** Reads run one after the other, so that an older one never overrules a newer one. */
   #lastLook: Promise<void> = Promise.resolve();
-  /** This reading was asked for and has not begun. */
+  /** The reading that was asked for and has not begun. */
   #nextReload: Promise<void> | undefined;
   #cancelNext: () => void = () => undefined;
   #isClosed = false;

@@ -16,7 +16,7 @@ export interface ExpectedToken {
 
 export interface CheckedToken {
   readonly claims: JWTPayload;
-  /** It stops being valid then, the tolerated difference of clocks included. */
+  /** When the token stops being valid, with the tolerated difference of clocks. */
   readonly endsAtMs: number;
 }
 

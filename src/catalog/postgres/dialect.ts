@@ -162,7 +162,7 @@ class UnlockedMigrationsAdapter extends PostgresAdapter {
   override async releaseMigrationLock(): Promise<void> {}
 }
 
-/** This is known of a transaction before its `COMMIT`. */
+/** What is known of a transaction before its `COMMIT`. */
 interface Begun {
   readonly xid: string;
   readonly started: string;

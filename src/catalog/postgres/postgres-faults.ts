@@ -15,7 +15,7 @@ export class CommitUnanswered extends Error {
   override readonly name = 'CommitUnanswered';
   /** `pg_xact_status` knows the transaction by it. */
   readonly transactionId: string;
-  /** That server was started then: another one may know another transaction by this id. */
+  /** When the server started: another one may know another transaction by this id. */
   readonly serverStart: string;
 
   constructor(transactionId: string, serverStart: string, cause: unknown) {

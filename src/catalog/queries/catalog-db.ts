@@ -109,7 +109,7 @@ interface ReplicaRow {
   readonly is_leaving: number;
 }
 
-/** One replica writes to what has this name. */
+/** Says which replica writes to what has this name. */
 interface TableOwnerRow {
   readonly path: FullPath;
   /** null where no replica does. */
@@ -118,7 +118,7 @@ interface TableOwnerRow {
   readonly epoch: number;
   /** 1 if the last owner has handed it over in order. */
   readonly is_settled: number;
-  /** This replica has asked for it. */
+  /** The replica that has asked for the name. */
   readonly wanted_by: string | null;
 }
 

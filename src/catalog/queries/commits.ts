@@ -108,7 +108,7 @@ export async function markOpenForWriting(db: CatalogDb, open: OpenBranch): Promi
     .execute();
 }
 
-/** It never goes backwards, and nothing happens to a branch that is not open. */
+/** Records the version. The recorded one never goes backwards, and this leaves a branch alone that is not open. */
 export async function acknowledgeVersion(
   db: CatalogDb,
   tableId: TableId,

@@ -206,7 +206,7 @@ interface CatalogHolder {
   readonly pid: number;
   /** It is written as in ISO 8601. */
   readonly startedAt: string;
-  /** It runs this, such as `lancegate serve`. */
+  /** The command that it runs, such as `lancegate serve`. */
   readonly command: string;
   /** The process listens there, once it does. */
   readonly url?: string | undefined;

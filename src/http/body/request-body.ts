@@ -229,7 +229,7 @@ export class ChunkQueue {
     return this.#chunks.length === 0 && !this.#isEnded && this.#failure === undefined;
   }
 
-  /** So many were taken from the socket. */
+  /** How many bytes were taken from the socket. */
   get arrivedBytes(): number {
     return this.#arrivedBytes;
   }

@@ -25,7 +25,7 @@ export interface ForwardedRequest {
   readonly method: string;
   /** The client sent path and query so. */
   readonly target: string;
-  /** They are names and values in turns, as the client sent them. */
+  /** Names and values in turns, as the client sent them. */
   readonly rawHeaders: readonly string[];
   /** The other end of the client's connection. */
   readonly peer: string;

@@ -96,7 +96,7 @@ function operation(path: string, method: Method, description: RouteDescription, 
   };
 }
 
-/** These are the parts of a path, with values that the examples of the guide are for. */
+/** Gives the part of a path a value that the examples of the guide fit. */
 function exampleOf(part: string, path: string): Json {
   if (part === 'index') return { example: 'name_idx' };
   if (path.startsWith('/v1/namespace/')) return { example: 'team' };

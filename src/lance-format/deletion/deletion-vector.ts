@@ -23,7 +23,7 @@ export class DeletionVector {
     this.#chunks = Array.from({ length: Math.ceil(rows / rowsPerChunk) });
   }
 
-  /** It is fastest if the offsets ascend. */
+  /** Makes the vector of these offsets, fastest if they ascend. */
   static of(rows: number, offsets: Iterable<number>): DeletionVector {
     const deleted = new DeletionVector(rows);
     for (const offset of offsets) deleted.add(offset);

@@ -9,11 +9,11 @@ import { requireIdentities, rowIdsFlag } from './row-identity.ts';
 import { mostFieldId } from './stored-columns.ts';
 
 export interface ChangedParts {
-  /** They are all fragments where the columns or the format are others. */
+  /** The new and changed fragments: all of them where the columns or the format changed. */
   readonly fragments: readonly { readonly id: number; readonly rows: number }[];
   /** They are listed by name. */
   readonly indexes: readonly string[];
-  /** They have a field which the version before has not. */
+  /** The columns with a field that the version before does not have. */
   readonly columns: readonly string[];
 }
 

@@ -51,7 +51,7 @@ export function restoredVersion(head: Buffer, older: Buffer, identity: VersionId
   );
 }
 
-/** There is none in a dataset that never had a fragment. */
+/** A dataset that never had a fragment has no largest id. */
 const largest = (a: number | undefined, b: number | undefined): number | undefined =>
   a === undefined || b === undefined ? (a ?? b) : Math.max(a, b);
 

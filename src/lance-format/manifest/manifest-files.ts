@@ -116,7 +116,7 @@ export function readWholeVersion(branchFolder: string, version: number): ReturnT
   return paths.every((path) => existsSync(path)) ? found : undefined;
 }
 
-/** There is none on other storage. */
+/** Gives the path of a deletion vector; undefined where that lies on other storage. */
 export const deletionsPath = (manifest: Manifest, branchFolder: string, deletions: FileReference): string | undefined =>
   locate(manifest, branchFolder, deletions)[0]?.path;
 

@@ -34,7 +34,7 @@ import {
 } from './replaceable.ts';
 import { identified, type RowPlace } from './row-identity.ts';
 
-/** It has what is random or of its time in a version. */
+/** What is random in a version, or follows from its time. */
 export interface VersionIdentity {
   /** It is a version-4 UUID. */
   readonly transactionId: string;
@@ -99,7 +99,7 @@ const withProperties = (recorded: Buffer, properties: VersionIdentity['propertie
 export const entriesOf = (texts: Readonly<Record<string, string>>): readonly Buffer[] =>
   Object.entries(texts).map(([key, value]) => encode(mapEntry, { key, value }));
 
-/** It has the new deletion vector of a fragment. */
+/** The new deletion vector of a fragment. */
 export interface DeletionFile {
   readonly readVersion: number;
   readonly id: bigint;

@@ -11,7 +11,7 @@ import { bitsSet } from '../roaring.ts';
 /** Numbers stand one after the other in a part of a sequence. */
 export interface NumberSegment {
   readonly count: number;
-  /** It is above all of them. */
+  /** The number after the largest one. */
   end(): number;
   at(index: number): number;
 }
@@ -19,7 +19,7 @@ export interface NumberSegment {
 /** Segments stand one after the other, and have so many numbers together. */
 export class Sequence<Part extends Pick<NumberSegment, 'count'>> {
   readonly segments: readonly Part[];
-  /** So many numbers come before each segment. */
+  /** How many numbers come before each segment. */
   readonly #starts: Float64Array;
 
   constructor(segments: readonly Part[], length: number) {

@@ -36,7 +36,7 @@ export interface ProposalContext {
 export interface ProposedVersion extends NewVersion {
   /** The versions before do not name them. All are in the folder of the branch. */
   readonly newFiles: readonly FileReference[];
-  /** It is not as in the version before, and is to be read before anybody does. */
+  /** What changed since the version before. This service reads it before any client does. */
   readonly changed: ChangedParts;
 }
 

@@ -10,7 +10,7 @@ import { fragmentId, sectionsOf } from './parse-manifest.ts';
 
 export interface RowIdentity {
   readonly id: number;
-  /** This version created it. */
+  /** The version that created the row. */
   readonly createdAt: number;
 }
 
@@ -35,7 +35,7 @@ export class FragmentIdentities {
     this.#createdAt = createdAtVersions && new Sequence(runsOf(createdAtVersions), physicalRows);
   }
 
-  /** It is above all ids. */
+  /** The id after the largest one. */
   get end(): number {
     return this.#ids.segments.reduce((most, each) => Math.max(most, each.end()), 0);
   }

@@ -9,7 +9,7 @@ export interface TagContent {
   readonly branch: string | undefined;
   readonly version: number;
   readonly manifestBytes: number;
-  /** It is of RFC 3339; tags of earlier releases of Lance have none. */
+  /** A time as in RFC 3339; tags of earlier releases of Lance have none. */
   readonly createdAt: string | undefined;
   readonly updatedAt: string | undefined;
   readonly metadata: Readonly<Record<string, string>>;

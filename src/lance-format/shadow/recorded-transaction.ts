@@ -38,7 +38,7 @@ interface LiftedParts extends StoredParts {
   readonly schemaMetadata: readonly Uint8Array[];
 }
 
-/** It is the engine's own, of the only step. */
+/** Gives the transaction of the engine's own where there was one step. */
 export function liftedTransaction(
   identity: TransactionIdentity,
   step: Uint8Array | undefined,

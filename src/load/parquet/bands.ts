@@ -14,7 +14,7 @@ const mostRowsOfBatch = 16_384;
 const mostBytesOfBatch = 8 << 20;
 /** A row group that is no larger is read at once. */
 const smallGroupBytes = 4 << 20;
-/** So is a column of a larger one. */
+/** A column of fewer bytes is small too, whatever the size of its row group. */
 const smallColumnBytes = 512 << 10;
 /** How much of a long column this decodes at once. */
 const stretchBytes = 2 << 20;

@@ -16,7 +16,7 @@ const keyOfArrowSchema = 'ARROW:schema';
 interface ParquetColumn {
   /** These are its elements of the schema, itself first. */
   readonly elements: readonly Thrift[];
-  /** They say which leaf of the file is its first, and how many it has. */
+  /** The number in the file of its first leaf, and how many leaves it has. */
   readonly firstLeaf: number;
   readonly leaves: number;
   /** How many of its elements are lists. */

@@ -4,7 +4,7 @@
  */
 import { invalidInput } from '../../kernel/errors.ts';
 
-/** These types are written, by their numbers. */
+/** The numbers of the types that this writes. */
 const written = { int32: 5, int64: 6, binary: 8, list: 9, struct: 12 } as const;
 
 interface ThriftValue {

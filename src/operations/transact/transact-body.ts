@@ -20,7 +20,7 @@ export class TransactBody {
   readonly #isDigested: boolean;
   readonly #opened: NamedSource['source'][] = [];
   readonly #digests: (readonly [name: string, digest: string])[] = [];
-  /** It comes after the operations. */
+  /** The part after the operations. */
   #next: BodyPart | undefined;
 
   /** `isDigested`: there will be a digest, which costs half a millisecond per megabyte. */

@@ -9,7 +9,7 @@ interface BodyInThread {
   readonly conversion: RowConversion;
   /** undefined where no row is left out. */
   readonly invalid: InvalidRows | undefined;
-  /** They come of the last message. */
+  /** What the last message gives. */
   readonly parts: AsyncIterator<Uint8Array>;
 }
 

@@ -149,7 +149,7 @@ const faults: Readonly<Record<string, string>> = {
   INVALID_OPENING_QUOTE: 'a quotation mark stands inside a cell that does not begin with one',
 };
 
-/** These separate cells in other files than those of commas. */
+/** Counts the marks that separate cells in files without commas. */
 const marksIn = (text: string): number => text.match(/[;\t]/g)?.length ?? 0;
 
 const separated = 'cells are separated by commas, or by what load gets as --delimiter';

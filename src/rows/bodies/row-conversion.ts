@@ -22,7 +22,7 @@ import { SeenFields, type SeenValues } from './seen-values.ts';
 const firstRows = 10_000;
 /** or fewer, if they have this many bytes. */
 const firstBytes = 1 << 20;
-/** So many bytes of text become one batch. */
+/** How many bytes of text become one batch. */
 const batchBytes = 256 << 10;
 /** The most values of one batch. The values that the text of a row leaves out count too. */
 const mostValues = 1 << 18;
