@@ -48,6 +48,7 @@ interface StartDeps {
   /** Tables are described as ones that programs of Lance commit to through this service. */
   readonly managesVersions: boolean;
   readonly consumerRetentionMs: number;
+  readonly principalShare: number;
   readonly maintenanceLimits: SchedulerPolicy;
 }
 
@@ -62,7 +63,8 @@ export async function startOperations(given: StartDeps) {
   const { catalog, engine, logger, metrics } = given;
   const locks = new TableLocks(given.maxWaitingPerTable, given.owners);
   metrics.watchWaitingForTables(() => locks.waitingExclusive);
-  const datasets = new OpenDatasets(engine, given.maxOpenDatasets);
+  const consumers = new Consumers(given);
+  const datasets = new OpenDatasets(engine, given.maxOpenDatasets, (location) => consumers.forget(location));
   const access = new TableAccess(catalog, engine, datasets, given.whileStorageAnswers);
   const maker = new TableMaker(given);
   const idempotency = new Idempotency({ ...given, access });
@@ -70,7 +72,6 @@ export async function startOperations(given: StartDeps) {
   const recoveryMarks = new RecoveryMarks({ ...given, behind });
   const pins = new VersionPins();
   const waits = new CommitWaits(given);
-  const consumers = new Consumers(given);
   const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins, consumers });
   const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
   const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });

@@ -4,8 +4,10 @@
  */
 import type { StoredTag } from '../engine/port/stored-tags.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { invalidInput, LancegateError } from '../kernel/errors.ts';
-import type { BranchName, TableId } from '../kernel/ids.ts';
+import { invalidInput } from '../kernel/errors.ts';
+import type { BranchName, Location } from '../kernel/ids.ts';
+import { principalKey, type RequestScope } from '../kernel/request-scope.ts';
+import { type Holder, Quota } from '../memory/body-memory.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
 const prefix = 'consumer-';
@@ -26,18 +28,20 @@ interface ConsumerRules {
 }
 
 interface HeldBranch {
-  readonly tableId: TableId;
+  readonly location: Location;
   readonly branch: BranchName | undefined;
 }
 
 export class Consumers {
   readonly #rules: Pick<ConsumerRules, 'clock' | 'consumerRetentionMs'>;
   /** The versions of each branch that consumers keep, as they were last looked at. */
-  readonly #held = new Map<string, number>();
+  readonly #held = new Map<Location, Map<BranchName | undefined, number>>();
 
   constructor(rules: ConsumerRules) {
     this.#rules = rules;
-    rules.metrics.watchConsumerVersions(() => Math.max(0, ...this.#held.values()));
+    rules.metrics.watchConsumerVersions(() =>
+      Math.max(0, ...[...this.#held.values()].flatMap((each) => [...each.values()])),
+    );
   }
 
   /** Those that have acknowledged nothing new for too long. */
@@ -50,12 +54,17 @@ export class Consumers {
   }
 
   /** The oldest version that one of the branch's consumers keeps; `Infinity` without any. `newest`: of the branch. */
-  oldestVersion(tags: readonly StoredTag[], { tableId, branch }: HeldBranch, newest: number): number {
+  oldestVersion(tags: readonly StoredTag[], { location, branch }: HeldBranch, newest: number): number {
     const oldest = Math.min(...consumersAmong(tags).flatMap((each) => (each.branch === branch ? each.version : [])));
-    const key = JSON.stringify([tableId, branch ?? null]);
-    if (oldest < newest) this.#held.set(key, newest - oldest);
-    else this.#held.delete(key);
+    const held = this.#held.get(location) ?? new Map<BranchName | undefined, number>();
+    if (oldest < newest) this.#held.set(location, held.set(branch, newest - oldest));
+    else held.delete(branch);
     return oldest;
+  }
+
+  /** The files are gone, or another process looks after them. Of those that stay here the next look knows. */
+  forget(location: Location): void {
+    this.#held.delete(location);
   }
 }
 
@@ -70,36 +79,44 @@ export function requireRoomForConsumer(tags: readonly StoredTag[]): void {
   );
 }
 
-/** The most requests that wait for a commit at once. */
+/** The most requests that wait for a commit at once; each principal has a share of them (P10). */
 const mostWaiting = 256;
 const betweenLooksMs = 250;
+
+interface WaitRules extends Pick<ConsumerRules, 'clock' | 'metrics'> {
+  readonly principalShare: number;
+}
+
+type Waiting = Pick<RequestScope, 'signal' | 'principal'>;
 
 /** Requests that wait for the next commit of a table. They look for it, since another process may make it. */
 export class CommitWaits {
   readonly #clock: Clock;
   readonly #started: Metrics['changesAwaited'];
+  readonly #principalShare: number;
+  readonly #waiting = new Quota(mostWaiting, 'requests that wait for commits');
   readonly #closed = new AbortController();
-  #waiting = 0;
 
-  constructor({ clock, metrics }: Pick<ConsumerRules, 'clock' | 'metrics'>) {
+  constructor({ clock, metrics, principalShare }: WaitRules) {
     this.#clock = clock;
+    this.#principalShare = principalShare;
     this.#started = metrics.changesAwaited;
   }
 
   /** Resolves once `isThere` says so, the time is over, the request ends or the service stops; which of them it does not tell. `SlowDown`. */
-  async wait(forMs: number, signal: AbortSignal, isThere: () => Promise<boolean>): Promise<void> {
+  async wait(forMs: number, { signal, principal }: Waiting, isThere: () => Promise<boolean>): Promise<void> {
     if (forMs <= 0 || (await isThere())) return;
-    if (this.#waiting >= mostWaiting)
-      throw new LancegateError('SlowDown', 'too many requests wait for commits', { retryAfterSeconds: 5 });
+    const name = principalKey(principal);
+    const holders: readonly Holder[] = [{ kind: 'principal', name, share: this.#principalShare }];
+    this.#waiting.take(1, holders);
     const ends = AbortSignal.any([signal, this.#closed.signal]);
     const endMs = this.#clock.nowMs() + forMs;
     const ended = this.#started();
-    this.#waiting += 1;
     try {
       do await this.#pass(ends);
       while (!ends.aborted && this.#clock.nowMs() < endMs && !(await isThere()));
     } finally {
-      this.#waiting -= 1;
+      this.#waiting.giveBack(1, holders);
       ended();
     }
   }

@@ -16,9 +16,11 @@ interface OpenDataset {
 export class OpenDatasets {
   readonly #engine: Datasets;
   readonly #open: LRUCache<string, OpenDataset>;
+  readonly #onForgotten: (location: Location) => void;
 
-  constructor(engine: Datasets, maxOpen: number) {
+  constructor(engine: Datasets, maxOpen: number, onForgotten: (location: Location) => void = () => undefined) {
     this.#engine = engine;
+    this.#onForgotten = onForgotten;
     this.#open = new LRUCache({ max: maxOpen });
   }
 
@@ -40,6 +42,7 @@ export class OpenDatasets {
   /** The caller calls this when the files at a location, or a branch of it, are about to go. */
   forget(location: Location): void {
     for (const [key, entry] of [...this.#open]) if (entry.location === location) this.#open.delete(key);
+    this.#onForgotten(location);
   }
 
   async #latest(location: Location, branch: BranchName | undefined, purpose: 'to read' | 'to write'): Promise<Dataset> {

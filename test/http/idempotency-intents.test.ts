@@ -113,7 +113,7 @@ async function start(t: TestContext) {
     metrics: new Metrics(),
     managesVersions: false,
     maxWaitingPerTable: 100,
-    maxOpenDatasets: 10,
+    ...{ maxOpenDatasets: 10, principalShare: 0.5 },
     ...{ consumerRetentionMs: 60_000, keyMemoryBytes: 1 << 24, keyHasher: new KeyHasher(new Uint32Array(8)) },
     idempotencyKeptMs: 60_000,
     maintenanceLimits: { isAutomatic: false, retentionMs: 60_000, indexFromRows: 1_000 },

@@ -272,3 +272,23 @@ test('a table that is not there any more is left alone', async (t) => {
   assert.equal(await actions.prune(gone, 'old versions', inAnHour()), undefined);
   assert.equal(await actions.prune(gone, 'by hand', inAnHour(), []), undefined);
 });
+
+test('a consumer of changes keeps the version that it has, and those after it only where there is room (P7)', async (t) => {
+  const { actions, dataset, target } = await maintained(t);
+  const [version, newest] = [2, await dataset.version()];
+  const tag = {
+    name: 'consumer-copy',
+    branch: undefined,
+    version,
+    manifestBytes: 0,
+    requestId: 'r',
+    nowMs: Date.now(),
+  };
+  await dataset.tags.create(tag);
+  const left = async () =>
+    (await dataset.versionPage({ after: undefined, limit: 10, order: 'ascending' })).map((each) => each.version);
+  await actions.prune(target, 'old versions', Date.now() + 60_000);
+  assert.deepEqual(await left(), [2, 3, newest]);
+  await actions.prune(target, 'little room', Date.now() + 60_000);
+  assert.deepEqual(await left(), [2, newest]);
+});

@@ -63,4 +63,55 @@ describe('a consumer of changes', () => {
     assert.deepEqual((await post('tags/list')).tags, {});
     assert.equal((await post('changes', { consumer: 'copy', on: ['id'] })).status, 410);
   });
+
+  test('has its time again with each newer version', async (t) => {
+    const { clock, post, merge, acknowledge, versions } = await openTable(t);
+    await acknowledge(1);
+    clock.advance(15 * minuteMs);
+    await merge(2);
+    await merge(3);
+    await acknowledge(2);
+    clock.advance(15 * minuteMs);
+    await post('maintain');
+    assert.equal((await versions()).at(-1), 2);
+  });
+
+  test('is one of a branch: it keeps nothing of another one, and acknowledges nothing there', async (t) => {
+    const { clock, post, merge, versions } = await openTable(t);
+    await post('branches/create', { name: 'dev' });
+    await post('merge_insert?on=id&branch=dev', people([9], 'dev'));
+    const onBranch = { consumer: 'copy', version: 2, branch: 'dev' };
+    assert.equal((await post('changes/acknowledge', onBranch)).status, 200);
+    for (const id of [2, 3, 4]) await merge(id);
+    clock.advance(5 * minuteMs);
+    await post('maintain');
+    const kept = await versions();
+    assert.ok(!kept.includes(2) && !kept.includes(3), `versions ${kept.join(', ')} of main`);
+    const refusal = await post('changes/acknowledge', { consumer: 'copy', version: 4 });
+    assert.equal(refusal.status, 400);
+    assert.match(String(refusal.error), /^branch: the consumer/);
+    assert.equal((await post('changes', { consumer: 'copy', on: ['id'] })).status, 410);
+    assert.equal((await post('changes', { consumer: 'copy', on: ['id'], branch: 'dev' })).status, 200);
+  });
+
+  test('is a tag by its name: other tags stay for good', async (t) => {
+    const { clock, post, merge, versions } = await openTable(t);
+    await post('tags/create', { tag: 'release', version: 1 });
+    await merge(2);
+    await merge(3);
+    clock.advance(25 * minuteMs);
+    await post('maintain');
+    assert.equal((await versions()).at(-1), 1);
+    assert.ok('release' in ((await post('tags/list')).tags as object));
+  });
+
+  test('of a table that is dropped is counted no more', async (t) => {
+    const { post, merge, acknowledge, held } = await openTable(t);
+    await acknowledge(1);
+    for (const id of [2, 3]) await merge(id);
+    await post('maintain');
+    assert.ok(Number(await held()) >= 2);
+    await post('drop');
+    assert.equal(await held(), '0');
+  });
 });

@@ -57,7 +57,7 @@ const readChanges =
     const forMs = Math.min(waitMs, (scope.remainingMs() ?? Number.POSITIVE_INFINITY) - marginMs);
     // Where the newest version is an older one, the answer is 410 at once.
     const isThere = async (): Promise<boolean> => (await (await latest()).version()) !== after;
-    if (asked.until === undefined || asked.until > after) await waits.wait(forMs, scope.signal, isThere);
+    if (asked.until === undefined || asked.until > after) await waits.wait(forMs, scope, isThere);
     scope.signal.throwIfAborted();
     return access.readFilesOf(record, async () => {
       const dataset = await latest();
