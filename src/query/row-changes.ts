@@ -1,6 +1,6 @@
 /**
  * The rows that differ between two versions, as one result: first the keys of those that are gone, then the rows that are new or were
- * updated. Where they are stored is known; which of them have one key is found out here, in a reader, since it takes reading the keys.
+ * updated. The service knows where they are stored; this code, in a reader, reads their keys to find which of them have the same one.
  *
  * Memory does not grow with the rows: keys of removed rows are compared a part at a time, and a bit is kept for each row.
  */

@@ -1,6 +1,6 @@
 /**
  * Programs that take the changes of a table, by a name each (docs/design/changes.md). A consumer is a tag on the version that it
- * acknowledged last: that version and all that follow stay, so that what it has not taken can be told exactly.
+ * acknowledged last. That version and all that follow stay, so that the changes it has not taken can be read exactly.
  */
 import type { StoredTag } from '../engine/port/stored-tags.ts';
 import type { Clock } from '../kernel/clock.ts';

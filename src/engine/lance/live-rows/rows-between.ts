@@ -5,8 +5,8 @@
  * the earlier version, from a commit in between, or, after a compaction, from the fragments that became it. Which rows are left is
  * compared at the end alone. So what was inserted and deleted in between, and what a restore brought back, is no difference.
  *
- * Whatever a transaction does not tell is never missed: the rows of a fragment that comes from nowhere are new, and those of one that
- * is gone are removed.
+ * No changed row is left out: where no transaction says where the rows of a fragment come from, they are new, and the rows of a fragment
+ * that is gone are removed.
  */
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
@@ -104,7 +104,7 @@ class VersionWalk {
     return isFirst ? { kind: 'before', fragment: id } : { kind: 'new', version };
   }
 
-  /** The fragments that a compaction has made, where each of their rows can be told. */
+  /** The fragments that a compaction has made, where it is known which row became which. */
   #movedTo(version: number, manifest: Manifest): ReadonlyMap<number, FragmentOrigin> {
     const moved = new Map<number, FragmentOrigin>();
     const last = this.#last;
@@ -205,9 +205,9 @@ class EarlierFragment {
   readonly #stored: StoredFragment;
   readonly #readDeleted: () => DeletionVector;
   #deleted: DeletionVector | undefined;
-  /** They are left somewhere else. */
+  /** Those of its rows that the later version has in other fragments. */
   #left: DeletionVector | undefined;
-  /** What of it is gone, where the fragment itself is left. */
+  /** Those of its rows that are gone, where the later version has the fragment itself. */
   #gone: Uint32Array | undefined;
 
   constructor(stored: StoredFragment, readDeleted: () => DeletionVector) {
@@ -224,7 +224,7 @@ class EarlierFragment {
     return this.#deletedRows().addedSince(deleted);
   }
 
-  /** The row is left. False where it was not there before. */
+  /** Notes that the later version has the row. False where the earlier one has not. */
   leave(offset: number): boolean {
     if (this.#deletedRows().has(offset)) return false;
     this.#left ??= new DeletionVector(this.#stored.rows);
