@@ -10,8 +10,8 @@ import { Builder } from 'flatbuffers';
 import { LancegateError } from '../../kernel/errors.ts';
 import { paired } from '../../kernel/paired.ts';
 import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
-import { addCopy, FlatTable, finishMessage, prefixBytes } from '../format/message.ts';
-import { addOffsets } from '../schema/copied-schema.ts';
+import type { FlatTable } from '../format/message.ts';
+import { addField, addOffsets, CopiedSchema, fieldOf, finishSchema } from '../schema/copied-schema.ts';
 import { refuseColumn } from '../schema/field-path.ts';
 import { absentFields, childNamed, fittedSchema, isFitted, isNull } from '../schema/fitted-schema.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
@@ -122,52 +122,18 @@ function fittedMessage(
   const builder = new Builder();
   const source = new CopiedSchema(builder, schemaMessage(sourceFile));
   const table = new CopiedSchema(builder, schemaMessage(tableFile));
+  const [sent, stored] = [named(source.fields), named(table.fields)];
   const offsets = paired(fields, fitted).map(([field, target]) => {
-    const [own, inTable] = [source.fields.get(field.name), table.fields.get(field.name)];
+    const [own, inTable] = [sent.get(field.name), stored.get(field.name)];
     if (field === target && own !== undefined) return source.at(own);
     if (inTable !== undefined) return writtenField({ builder, source, table }, field, own, inTable);
     throw new LancegateError('Internal', 'a column of the source is not in the table');
   });
-  const vector = addOffsets(builder, offsets);
-  builder.startObject(4);
-  builder.addFieldOffset(fieldsOfSchema, vector, 0);
-  return finishMessage(builder, 'schema', builder.endObject(), 0);
+  return finishSchema(builder, offsets);
 }
-
-/** The numbers of the fields of `Schema` and `Field`. */
-const fieldsOfSchema = 1;
-const nameOfField = 0;
-const nullableOfField = 1;
-const typeNumberOfField = 2;
-const typeOfField = 3;
-const dictionaryOfField = 4;
-const childrenOfField = 5;
-const metadataOfField = 6;
 
 const named = (tables: Iterable<FlatTable>): ReadonlyMap<string, FlatTable> =>
-  new Map([...tables].map((table) => [table.text(nameOfField) ?? '', table]));
-
-/** A schema message is copied into `builder`, so that its parts can be pointed at. */
-class CopiedSchema {
-  readonly fields: ReadonlyMap<string, FlatTable>;
-  readonly #copy: number;
-
-  constructor(builder: Builder, message: Buffer) {
-    const metadata = message.subarray(prefixBytes);
-    this.#copy = addCopy(builder, metadata);
-    this.fields = named(FlatTable.root(metadata).table(2)?.tables(fieldsOfSchema) ?? []);
-  }
-
-  at({ at }: { readonly at: number }): number {
-    return this.#copy - at;
-  }
-
-  /** Says where the copy has a text or a vector, which begins with its length; 0 where there is none. */
-  vectorAt(table: FlatTable, field: number): number {
-    const { at } = table.vector(field, 1);
-    return at === 0 ? 0 : this.#copy - (at - Uint32Array.BYTES_PER_ELEMENT);
-  }
-}
+  new Map([...tables].map((table) => [table.text(fieldOf.name) ?? '', table]));
 
 interface FieldsToWrite {
   readonly builder: Builder;
@@ -184,26 +150,17 @@ function writtenField(
 ): number {
   const { builder, source, table } = to;
   if (field === undefined || own === undefined || isNull(field)) return table.at(target);
-  const sent = [...own.tables(childrenOfField)];
+  const sent = [...own.tables(fieldOf.children)];
   const byName = named(sent);
-  const offsets = [...target.tables(childrenOfField)].map((child, i) => {
-    const name = child.text(nameOfField) ?? '';
+  const offsets = [...target.tables(fieldOf.children)].map((child, i) => {
+    const name = child.text(fieldOf.name) ?? '';
     return field.type.kind === 'struct'
       ? writtenField(to, childNamed(field, name), byName.get(name), child)
       : writtenField(to, field.children[i], sent[i], child);
   });
   const children = addOffsets(builder, offsets);
-  const dictionary = own.table(dictionaryOfField);
-  const type = target.table(typeOfField);
-  builder.startObject(7);
-  builder.addFieldOffset(metadataOfField, table.vectorAt(target, metadataOfField), 0);
-  builder.addFieldOffset(childrenOfField, children, 0);
-  builder.addFieldOffset(dictionaryOfField, dictionary === undefined ? 0 : source.at(dictionary), 0);
-  builder.addFieldOffset(typeOfField, type === undefined ? 0 : table.at(type), 0);
-  builder.addFieldOffset(nameOfField, table.vectorAt(target, nameOfField), 0);
-  builder.addFieldInt8(typeNumberOfField, target.uint8(typeNumberOfField), 0);
-  builder.addFieldInt8(nullableOfField, target.uint8(nullableOfField), 0);
-  return builder.endObject();
+  const dictionary = source.at(own.table(fieldOf.dictionary));
+  return addField(builder, { ...table.partsOf(target), children, dictionary });
 }
 
 /**
