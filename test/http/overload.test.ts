@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, before, describe, test } from 'node:test';
-import { afterSuite } from '#test/fixtures/after-suite.ts';
+import { afterSuite, lastFirst } from '#test/fixtures/after-suite.ts';
 import type { TestService } from '#test/fixtures/service.ts';
 import { startCheckedService, succeeded } from './checked-service.ts';
 import { eventually } from './eventually.ts';
@@ -9,6 +9,15 @@ import { sampleBatch, sampleSchema, sampleStream } from './sample-stream.ts';
 import { Upload, type UploadAnswer } from './upload-client.ts';
 
 const MiB = 2 ** 20;
+async function metricOf(service: TestService, name: string): Promise<number> {
+  const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };
+  const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
+  return Number(new RegExp(`^lancegate_${name} (\\d+)$`, 'm').exec(text)?.[1]);
+}
+function slowedDown({ status, headers, body }: UploadAnswer, says: RegExp): void {
+  assert.deepEqual([status, body.code, headers['retry-after']], [503, 17, '1'], JSON.stringify(body));
+  assert.match(String(body.error), says);
+}
 const largest = { 'content-length': String(16 * MiB) };
 
 describe('a request that finds no room is refused before its body is read (P7, P10)', () => {
@@ -31,11 +40,7 @@ describe('a request that finds no room is refused before its body is read (P7, P
     await eventually('no upload is left', async () => (await metric('uploads_in_flight')) === 0);
   });
 
-  const metric = async (name: string): Promise<number> => {
-    const headers = { authorization: `Bearer ${await service.mint('lancegate:admin')}` };
-    const text = await (await fetch(`${service.url}/metrics`, { headers })).text();
-    return Number(new RegExp(`^lancegate_${name} (\\d+)$`, 'm').exec(text)?.[1]);
-  };
+  const metric = (name: string) => metricOf(service, name);
   const begin = async (subject: string, table: string, headers: Record<string, string> = {}): Promise<Upload> => {
     const authorization = `Bearer ${await service.mint('lancegate:write', subject)}`;
     const upload = new Upload(`${service.url}/v1/table/${table}/merge_insert?on=id`, { authorization, ...headers });
@@ -48,10 +53,6 @@ describe('a request that finds no room is refused before its body is read (P7, P
     const upload = await begin(subject, table, headers);
     await eventually('it was let in', async () => (await metric('uploads_in_flight')) === underWay + 1);
     return upload;
-  };
-  const slowedDown = ({ status, headers, body }: UploadAnswer, says: RegExp): void => {
-    assert.deepEqual([status, body.code, headers['retry-after']], [503, 17, '1'], JSON.stringify(body));
-    assert.match(String(body.error), says);
   };
 
   test('a body whose announced length does not fit now, whichever principal has the room', async () => {
@@ -107,4 +108,17 @@ describe('a request that finds no room is refused before its body is read (P7, P
     const answer = await (await begin('ann', 'a', { 'content-length': String(17 * MiB) })).answer;
     assert.deepEqual([answer.status, answer.body.code], [413, 13]);
   });
+});
+
+test('1,024 writes can be under way in a service as it comes, half of them of one principal (P7, P10)', {
+  timeout: 60_000,
+}, async (t) => {
+  const service = await startCheckedService(lastFirst(t.after.bind(t)), {});
+  succeeded(await service.post('/v1/table/a/create', people([1], 'old')));
+  const headers = { authorization: `Bearer ${await service.mint('lancegate:write', 'ann')}` };
+  const begin = () => new Upload(`${service.url}/v1/table/a/merge_insert?on=id`, headers);
+  const open = Array.from({ length: 512 }, begin);
+  await eventually('all were let in', async () => (await metricOf(service, 'uploads_in_flight')) === 512);
+  slowedDown(await begin().answer, /too many writes of this principal/);
+  for (const upload of open) await upload.breakOff();
 });
