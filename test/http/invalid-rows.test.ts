@@ -95,6 +95,18 @@ test('rows of CSV and of lines are counted without names and empty lines, and th
   matchAll(reported(answer), [/^2: line 3, column name/, /^3: line 4 is not JSON/]);
 });
 
+test('rows with a column that the table has not are reported, of the first rows and of later ones', async (t) => {
+  const service = await startWithPeople((clean) => t.after(clean));
+  const row = (id: number, extra = {}) => JSON.stringify({ id, name: 'a', ...extra });
+  const answer = await merge(service, [row(1), row(2, { nane: 'b' }), row(3)].join('\n'), report, ndjson);
+  assert.deepEqual([answer.num_invalid_rows, answer.num_inserted_rows], [1, 2]);
+  matchAll(reported(answer), [/^2: line 2: column nane does not exist in the table/]);
+  const many = Array.from({ length: 20_000 }, (_, id) => row(id, id === 19_000 ? { nane: 'b' } : {}));
+  const later = await merge(service, many.join('\n'), report, ndjson);
+  assert.deepEqual([later.num_invalid_rows, later.num_rows], [1, 19_999]);
+  matchAll(reported(later), [/^19001: line 19001: column "nane" is in none of the first rows/]);
+});
+
 test('a text that cannot be cut into rows is refused as a whole', async (t) => {
   const service = await startWithPeople((clean) => t.after(clean));
   for (const [body, type] of [

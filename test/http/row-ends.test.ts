@@ -137,6 +137,16 @@ describe('rows that end', () => {
         refused(await post('/v1/table/wrong/declare', { properties: values }), 400, 13, says);
     }
     refused(await post('/v1/table/wrong/describe'), 404, 4);
+    succeeded(await post('/v1/table/plain/create', body));
+    succeeded(await post('/v1/table/plain/deregister'));
+    const register = (column: string) =>
+      post('/v1/table/wrong/register', {
+        location: 'plain.lance',
+        properties: { 'lancegate.ttl_column': column, 'lancegate.ttl': '1000d' },
+      });
+    refused(await register('name'), 400, 13, /column name is utf8/);
+    refused(await post('/v1/table/wrong/describe'), 404, 4);
+    succeeded(await register('at'));
     succeeded(
       await post('/v1/table/late/declare', {
         properties: { 'lancegate.ttl_column': 'at', 'lancegate.ttl': '1h' },

@@ -85,6 +85,42 @@ test('rows end in no table that another replica owns', async () => {
   await stop();
 });
 
+test('rows end in each table of a catalog that is read in pages', async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const all = Array.from({ length: 600 }, (_, i) => ({
+    ...tables[0],
+    ref: { namespace: [], name: `${i}` },
+    cursor: i,
+  }));
+  const listTables = async (_: unknown, { after = -1, limit }: { after?: number; limit: number }) =>
+    all.slice(after + 1, after + 1 + limit);
+  const names = new Set<string>();
+  const deleted = (name: string): void => {
+    if (names.add(name).size === all.length) resolve();
+  };
+  const stop = keepDeletingEndedRows(partsOf(new AdvancingClock(), deleted, { catalog: { listTables } }));
+  await promise;
+  await stop();
+});
+
+test('a look that is stopped is waited for, and no further table is looked at', async () => {
+  const { promise: isWritten, resolve: written } = Promise.withResolvers<void>();
+  const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
+  const names: string[] = [];
+  const write = async ({ table }: { table: TableRecord }) => {
+    written();
+    await mayEnd;
+    names.push(table.ref.name);
+    return { numDeletedRows: 1, version: 2 };
+  };
+  const stop = keepDeletingEndedRows(partsOf(new AdvancingClock(), () => undefined, { writer: { write } }));
+  await isWritten;
+  const stopped = stop();
+  setImmediate(end);
+  await stopped;
+  assert.deepEqual(names, ['first']);
+});
+
 test('rows end by the unit that their column has when they are deleted: no row goes before its end', async () => {
   const { promise, resolve } = Promise.withResolvers<ComputedStep>();
   const clock = new AdvancingClock();
