@@ -28,10 +28,10 @@ describe('a table that is only declared', () => {
   });
   const declare = async (table: string, properties: Record<string, string> = {}) =>
     succeeded(await service.post(`/v1/table/${table}/declare`, { properties }));
-  const query = async (table: string, accept: string) => {
+  const query = async (table: string, accept: string, columns?: readonly string[]) => {
     const authorization = `Bearer ${await service.mint('lancegate:read')}`;
     const headers = { accept, authorization, 'content-type': 'application/json' };
-    const body = JSON.stringify({ k: 10, filter: 'id > 0' });
+    const body = JSON.stringify({ k: 10, filter: 'id > 0', columns });
     const answer = await fetch(`${service.url}/v1/table/${table}/query`, { method: 'POST', headers, body });
     assert.equal(answer.status, 200);
     return Buffer.from(await answer.arrayBuffer());
@@ -177,6 +177,8 @@ describe('a table that is only declared', () => {
     for (const [accept, found] of Object.entries(texts)) {
       assert.match((await query('columns', accept)).toString(), new RegExp(found));
     }
+    assert.equal((await query('columns', 'text/csv', ['name'])).toString().trim(), 'name');
+    assert.equal((await query('columns', 'text/csv', ['name', 'id'])).toString().trim(), 'name,id');
     for (const accept of ['application/vnd.apache.arrow.file', 'application/vnd.apache.arrow.stream'])
       for (const [table, names] of [
         ['nothing', []],
@@ -215,6 +217,7 @@ describe('a table that is only declared', () => {
   test('is not declared with columns that it could not have', async () => {
     const type = (value: unknown) => ({ fields: [{ name: 'a', type: value }] });
     const wrong: readonly [unknown, number, RegExp][] = [
+      ['['.repeat(1_000), 13, /lancegate\.schema is nested more than 64 deep/],
       ['{', 13, /lancegate\.schema: it is not JSON/],
       [[], 13, /lancegate\.schema: expected \{"fields"/],
       [{ fields: [{ type: { type: 'int64' } }] }, 13, /fields\[0\] lacks a name/],

@@ -91,6 +91,7 @@ const nestedKinds = ['list', 'large_list', 'struct', 'fixed_size_list'] as const
 
 /** What `lanceSchemaJson` makes, without metadata and dictionaries. `InvalidInput` names the field that is none. */
 export function readLanceSchema(value: unknown, at: string): Schema {
+  refuseMetadata(value, at);
   return { fields: readFields(isObject(value) ? value.fields : undefined, at), metadata: new Map() };
 }
 
@@ -99,6 +100,7 @@ function readFields(fields: unknown, at: string): readonly Field[] {
     throw invalidInput(`${at}: expected {"fields": [...]}, a schema as describe answers it`);
   return fields.map((field: unknown, index) => {
     const within = `${at}.fields[${index}]`;
+    refuseMetadata(field, within);
     const { name, type, nullable = true } = isObject(field) ? field : {};
     if (typeof name !== 'string') throw invalidInput(`${within} lacks a name`);
     if (typeof nullable !== 'boolean') throw invalidInput(`${within}: nullable is true or false`);
@@ -109,6 +111,11 @@ function readFields(fields: unknown, at: string): readonly Field[] {
     const children = isNested ? readFields(type.fields, `${within}.type`) : [];
     return { name, nullable, type: read, dictionary: undefined, children, metadata: new Map() };
   });
+}
+
+function refuseMetadata(value: unknown, at: string): void {
+  const metadata = isObject(value) ? (value.metadata ?? {}) : {};
+  if (!isObject(metadata) || Object.keys(metadata).length > 0) throw invalidInput(`${at}: metadata cannot be declared`);
 }
 
 function readType(name: string, length: unknown, at: string): DataType {

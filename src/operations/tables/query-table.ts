@@ -36,7 +36,7 @@ const queryTable =
     scope: RequestScope,
   ): Promise<QueryResult> => {
     const record = await access.find(target.table);
-    if (isNothing(record, target)) return resultOfNothing(declaredColumns(record.properties).fields, form);
+    if (isNothing(record, target)) return resultOfNothing(declaredColumns(record.properties).fields, spec, form);
     return askReader(access, record, target, (at) => queries.query(at, spec, form, scope));
   };
 
