@@ -1,6 +1,6 @@
 /** The parameters of a merge, in its query string; docs/protocol.md has the rules. */
 import Type from 'typebox';
-import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../arrow/schema/field-path.ts';
+import { type FieldPath, parseFieldPath, requireOnce } from '../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { didYouMean } from '../kernel/nearest-word.ts';
@@ -109,8 +109,7 @@ function readOn(query: MergeQuery): readonly FieldPath[] {
   if (texts.length > mostPaths) throw invalidInput(`on: it is given more than ${mostPaths} times`);
   const paths = texts.map((text) => parseFieldPath(text));
   if (paths.length === 0) throw invalidInput('on: the field path to match rows by is required');
-  const twice = paths.find((path, index) => paths.findIndex((other) => sameFieldPath(other, path)) < index);
-  if (twice !== undefined) throw invalidInput(`on: ${formatFieldPath(twice)} is given twice`);
+  requireOnce(paths, 'on');
   return paths;
 }
 

@@ -173,6 +173,7 @@ describe('the changes of a table', () => {
     await merge([5], 'y');
     refused(await own.post('changes', { after: 1 }), 400, 13, /on: name the columns/);
     refused(await own.post('changes', { after: 1, on: ['none'] }), 400, 12, /none/);
+    refused(await own.post('changes', { after: 1, on: ['id', '`id`'] }), 400, 13, /on: id is given twice/);
     refused(await own.post('changes', { after: 1, on, columns: ['none'] }), 400, 12, /none/);
     refused(await own.post('changes', { on }), 400, 13, /after/);
     refused(await own.post('changes', { after: 2, until: 1, on }), 400, 13, /until/);

@@ -90,6 +90,12 @@ export const refuseColumn = (segments: readonly string[], why: string): Lancegat
 export const sameFieldPath = (a: FieldPath, b: FieldPath): boolean =>
   a.segments.length === b.segments.length && a.segments.every((segment, i) => segment === b.segments[i]);
 
+/** `InvalidInput`. `parameter` names what the paths are from. */
+export function requireOnce(paths: readonly FieldPath[], parameter: string): void {
+  const twice = paths.find((path, index) => paths.findIndex((other) => sameFieldPath(other, path)) < index);
+  if (twice !== undefined) throw invalidInput(`${parameter}: ${formatFieldPath(twice)} is given twice`);
+}
+
 /** Finds the fields from the top-level column to the named one. It is case-sensitive, and enters structs only. */
 export function resolveFieldChain(schema: Schema, path: FieldPath): readonly Field[] | undefined {
   const chain: Field[] = [];

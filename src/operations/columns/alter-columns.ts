@@ -1,5 +1,11 @@
 import Type, { type Static } from 'typebox';
-import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
+import {
+  type FieldPath,
+  formatFieldPath,
+  parseFieldPath,
+  requireOnce,
+  sameFieldPath,
+} from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import { checkColumnNames, checkNames } from '../../arrow/schema/schema-rules.ts';
 import type { ChangeCommand } from '../../change/submit-change.ts';
@@ -14,7 +20,6 @@ import {
   notComputed,
   OrNull,
   requireColumn,
-  requireOnce,
 } from './change-columns.ts';
 import { readDataType } from './read-data-type.ts';
 

@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { type FieldPath, formatFieldPath, resolveField, sameFieldPath } from '../../arrow/schema/field-path.ts';
+import { type FieldPath, formatFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import type { Action } from '../../auth/policy/actions.ts';
 import type { WriteOperation } from '../../catalog/port.ts';
@@ -34,11 +34,6 @@ export function requireColumn(schema: Schema, path: FieldPath, parameter: string
   const field = resolveField(schema, path);
   if (field !== undefined) return field;
   throw new LancegateError('TableColumnNotFound', `${parameter}: the table has no column ${formatFieldPath(path)}`);
-}
-
-export function requireOnce(paths: readonly FieldPath[], parameter: string): void {
-  const twice = paths.find((path, index) => paths.findIndex((other) => sameFieldPath(other, path)) < index);
-  if (twice !== undefined) throw invalidInput(`${parameter}: ${formatFieldPath(twice)} is given twice`);
 }
 
 /** Returns the columns with each field as `change` makes it; undefined for one that goes, with all that is in it. */

@@ -1,17 +1,16 @@
 import Type, { type Static } from 'typebox';
-import { type FieldPath, formatFieldPath, parseFieldPath, sameFieldPath } from '../../arrow/schema/field-path.ts';
+import {
+  type FieldPath,
+  formatFieldPath,
+  parseFieldPath,
+  requireOnce,
+  sameFieldPath,
+} from '../../arrow/schema/field-path.ts';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { ChangeCommand } from '../../change/submit-change.ts';
 import { writeRoute } from '../../endpoint/json-route.ts';
 import { invalidInput } from '../../kernel/errors.ts';
-import {
-  type CheckedColumnStep,
-  columnChange,
-  listOf,
-  mapFields,
-  requireColumn,
-  requireOnce,
-} from './change-columns.ts';
+import { type CheckedColumnStep, columnChange, listOf, mapFields, requireColumn } from './change-columns.ts';
 
 interface DropColumnsCommand extends ChangeCommand {
   /** There is at least one. */

@@ -3,6 +3,7 @@ import {
   type FieldPath,
   formatFieldPath,
   parseFieldPath,
+  requireOnce,
   resolveField,
   sameFieldPath,
 } from '../../arrow/schema/field-path.ts';
@@ -22,7 +23,6 @@ import {
   OrNull,
   requireColumn,
   requireFewTexts,
-  requireOnce,
 } from './change-columns.ts';
 
 export interface MetadataUpdate {

@@ -1,6 +1,6 @@
 /** The rows that differ between two versions of a table (docs/design/changes.md). */
 import Type from 'typebox';
-import { type FieldPath, parseFieldPath } from '../../arrow/schema/field-path.ts';
+import { type FieldPath, parseFieldPath, requireOnce } from '../../arrow/schema/field-path.ts';
 import { answerParameters, readAnswerForm } from '../../endpoint/accept.ts';
 import { jsonRoute } from '../../endpoint/json-route.ts';
 import { type Answer, headerText, tableTarget } from '../../endpoint/route.ts';
@@ -156,6 +156,7 @@ export const readChangesRoute = jsonRoute(readChanges, {
     if (after === undefined || (body.after !== undefined && body.consumer !== undefined))
       throw invalidInput('after: give a version, 0 for all rows, or the name of a consumer');
     const on = body.on?.map((path) => parseFieldPath(path));
+    requireOnce(on ?? [], 'on');
     const { form, contentType } = readAnswerForm(
       { accept: headerText(headers.accept), userAgent: headers['user-agent'] },
       query,
