@@ -11,7 +11,15 @@ import { castName, type DataType, type IpcChunk } from '../arrow/schema/schema.t
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { type KeyDigests, type KeyHasher, rowsPerSlice } from './key-hasher.ts';
 import { KeySet } from './key-table.ts';
-import { integerAt, type KeyColumn, type KeyMeasure, measureKeys, readKeyColumn, valueAt } from './key-values.ts';
+import {
+  integerAt,
+  type KeyColumn,
+  type KeyMeasure,
+  measureKeys,
+  type OrderedValue,
+  readKeyColumn,
+  valueAt,
+} from './key-values.ts';
 
 export class Keys {
   readonly rows: number;
@@ -184,29 +192,33 @@ export const sqlFieldPath = (path: FieldPath): string => path.segments.map(quote
 
 type RawValue = boolean | number | bigint | string | Uint8Array;
 
-function rawValue({ field: { type }, values }: KeyColumn, row: number): RawValue {
-  if (isText(type)) return asBuffer(valueAt(values, row)).toString('utf8');
-  if (values.form === 'variable' || type.kind === 'fixed_size_binary') return valueAt(values, row);
+const rawValue = (column: KeyColumn, row: number): RawValue => rawValues(column)(row);
+
+function rawValues({ field: { type }, values }: KeyColumn): (row: number) => RawValue {
+  if (isText(type)) return (row) => asBuffer(valueAt(values, row)).toString('utf8');
+  if (values.form === 'variable' || type.kind === 'fixed_size_binary') return (row) => valueAt(values, row);
   const { bytes, widthBytes } = values;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const at = row * widthBytes;
-  if (type.kind === 'bool') return view.getUint8(at) === 1;
+  if (type.kind === 'bool') return (row) => view.getUint8(row) === 1;
   if (type.kind === 'float') {
-    if (type.bitWidth === 16) return halfFloat(view.getUint16(at, true));
-    return type.bitWidth === 64 ? view.getFloat64(at, true) : view.getFloat32(at, true);
+    if (type.bitWidth === 16) return (row) => halfFloat(view.getUint16(row * 2, true));
+    return type.bitWidth === 64 ? (row) => view.getFloat64(row * 8, true) : (row) => view.getFloat32(row * 4, true);
   }
-  return integerAt(view, at, widthBytes, type.kind !== 'int' || type.signed);
+  const isSigned = type.kind !== 'int' || type.signed;
+  return (row) => integerAt(view, row * widthBytes, widthBytes, isSigned);
 }
 
-/** What a value is compared by: `<` is the order of its column, and of texts that of their bytes. undefined for NULL and NaN. */
-export function orderedValue(column: KeyColumn, row: number): number | bigint | string | undefined {
-  if (column.nulls?.[row] === 1) return undefined;
-  const { values } = column;
-  if (values.form === 'variable') return asBuffer(valueAt(values, row)).toString('latin1');
-  const value = rawValue(column, row);
-  if (value instanceof Uint8Array) return asBuffer(value).toString('latin1');
-  if (typeof value === 'boolean') return Number(value);
-  return Number.isNaN(value) ? undefined : value;
+/** What values are compared by: `<` is the order of their column, and of texts that of their bytes. undefined for NULL and NaN. */
+export function orderedValues(column: KeyColumn): (row: number) => OrderedValue {
+  const { values, nulls } = column;
+  const read = values.form === 'variable' ? (row: number) => valueAt(values, row) : rawValues(column);
+  return (row) => {
+    if (nulls?.[row] === 1) return undefined;
+    const value = read(row);
+    if (value instanceof Uint8Array) return asBuffer(value).toString('latin1');
+    if (typeof value === 'boolean') return Number(value);
+    return Number.isNaN(value) ? undefined : value;
+  };
 }
 
 const hexLiteral = (bytes: Uint8Array): string => `X'${asBuffer(bytes).toString('hex')}'`;

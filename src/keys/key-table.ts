@@ -1,5 +1,6 @@
 import type { AddressRemap, RowAddress } from './address-remap.ts';
 import type { KeyDigests } from './key-hasher.ts';
+import type { OrderedValue } from './key-values.ts';
 
 /** It has the distinct keys of one or several sources, numbered from 0 in the order in which each comes first. */
 export class KeySet {
@@ -76,7 +77,7 @@ export const leastBytesPerKey = mostBytesPerKey(2);
 
 /**
  * It has the row address of each key. A key of up to eight bytes takes 21 to 27 bytes outside the JavaScript heap, any other 32 to 40. To
- * find or set one among many is one wait for memory.
+ * find or set one among many is one wait for memory. Once versions of rows are set, each key takes 11 to 14 bytes more.
  */
 export class KeyTable {
   readonly #partitions: (Slots | undefined)[] = Array.from({ length: partitions }, () => undefined);
@@ -95,12 +96,30 @@ export class KeyTable {
     return this.#partitions[partitionOf(words, from)]?.find(words, from);
   }
 
-  /** Returns the address that the key had before. All keys of a table have digests of one length. */
-  set({ words, wordsPerKey }: KeyDigests, index: number, address: RowAddress): RowAddress | undefined {
+  /**
+   * Returns the address that the key had before. All keys of a table have digests of one length. The version is that of the row at this
+   * address: it stays when the row is moved, and no longer.
+   */
+  set(
+    { words, wordsPerKey }: KeyDigests,
+    index: number,
+    address: RowAddress,
+    version?: OrderedValue,
+  ): RowAddress | undefined {
     const from = index * wordsPerKey;
     const partition = this.#partitions[partitionOf(words, from)] ?? new Slots(wordsPerKey);
     this.#partitions[partitionOf(words, from)] = partition;
-    return partition.set(words, from, address);
+    return partition.set(words, from, address, version);
+  }
+
+  /** Returns the version of the row of a key that is there; undefined if it is not known, or is not a number of up to eight bytes. */
+  versionOf({ words, wordsPerKey }: KeyDigests, index: number): number | bigint | undefined {
+    const from = index * wordsPerKey;
+    return this.#partitions[partitionOf(words, from)]?.versionOf(words, from);
+  }
+
+  forgetVersions(): void {
+    for (const partition of this.#partitions) partition?.forgetVersions();
   }
 
   /**
@@ -116,12 +135,20 @@ export class KeyTable {
   }
 }
 
+/** What stands for no version is not kept as one. */
+const noFloat = Number.NaN;
+const noInteger = -(2n ** 63n);
+const isInteger64 = (version: OrderedValue): version is bigint =>
+  typeof version === 'bigint' && BigInt.asIntN(64, version) === version;
+
 const partitionOf = (words: Uint32Array, from: number): number => words[from]! >>> 24;
 
 /** A partition is a table with open addressing: a search begins where those 24 bits say that did not choose the partition. */
 class Slots {
   readonly #step: number;
   #slots: Uint32Array;
+  /** The version of each slot's row, from the first that was set: the values of one column are all of one kind. */
+  #versions: Float64Array | BigInt64Array | undefined;
   #count = firstSlots;
   #size = 0;
 
@@ -136,14 +163,23 @@ class Slots {
 
   get bytes(): number {
     // A partition without its slots takes 340 bytes, as was measured.
-    return 340 + this.#slots.byteLength;
+    return 340 + this.#slots.byteLength + (this.#versions?.byteLength ?? 0);
   }
 
   find(words: Uint32Array, from: number): RowAddress | undefined {
     return this.#addressAt(this.#slotOf(words, from));
   }
 
-  set(words: Uint32Array, from: number, address: RowAddress): RowAddress | undefined {
+  versionOf(words: Uint32Array, from: number): number | bigint | undefined {
+    const version = this.#versions?.[this.#slotOf(words, from) / this.#step];
+    return version === noInteger || Number.isNaN(version) ? undefined : version;
+  }
+
+  forgetVersions(): void {
+    this.#versions = undefined;
+  }
+
+  set(words: Uint32Array, from: number, address: RowAddress, version: OrderedValue): RowAddress | undefined {
     let at = this.#slotOf(words, from);
     const before = this.#addressAt(at);
     if (before === undefined) {
@@ -155,6 +191,7 @@ class Slots {
       this.#size += 1;
     }
     this.#put(at, address);
+    this.#setVersion(at / this.#step, version);
     return before;
   }
 
@@ -182,6 +219,14 @@ class Slots {
     this.#slots[at + 1] = address?.offset ?? 0;
   }
 
+  #setVersion(slot: number, version: OrderedValue): void {
+    if (typeof version === 'number') this.#versions ??= new Float64Array(this.#count).fill(noFloat);
+    if (typeof version === 'bigint') this.#versions ??= new BigInt64Array(this.#count).fill(noInteger);
+    const versions = this.#versions;
+    if (versions instanceof Float64Array) versions[slot] = typeof version === 'number' ? version : noFloat;
+    else if (versions !== undefined) versions[slot] = isInteger64(version) ? version : noInteger;
+  }
+
   /** Returns the slot where the key is, or would be. */
   #slotOf(words: Uint32Array, from: number): number {
     let at = this.#firstSlotOf(words[from]!);
@@ -204,14 +249,16 @@ class Slots {
   }
 
   #rebuild(count: number): void {
-    const old = this.#slots;
+    const [old, versions] = [this.#slots, this.#versions];
     this.#slots = new Uint32Array(this.#step * count);
+    this.#versions = undefined;
     this.#count = count;
     for (let from = 0; from < old.length; from += this.#step) {
       if (old[from] === 0) continue;
       let at = this.#firstSlotOf(old[from + addressWords]!);
       while (this.#slots[at] !== 0) at = this.#next(at);
       for (let i = 0; i < this.#step; i++) this.#slots[at + i] = old[from + i]!;
+      if (versions !== undefined) this.#setVersion(at / this.#step, versions[from / this.#step]);
     }
   }
 }

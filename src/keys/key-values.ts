@@ -17,6 +17,9 @@ export interface KeyColumn {
   readonly hasSpellings: boolean;
 }
 
+/** What a value is compared by: `<` is the order of its column. undefined for NULL and NaN, which are older than all others. */
+export type OrderedValue = number | bigint | string | undefined;
+
 /** They are contiguous where all values have one width, else ranges of a common buffer. */
 export type KeyValues =
   | { readonly form: 'fixed'; readonly widthBytes: number; readonly bytes: Uint8Array }

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.ts';
 
 /** The key index of one branch has a part of the quota. */
 export interface KeyHold {
-  /** The keys take so many bytes now. False where there is no room: then nothing is held any more. */
+  /** The keys take so many bytes now. False where there is no room: what was held still is, until `release`. */
   resize(bytes: number): boolean;
   touch(): void;
   /** May be called more than once. */
@@ -42,10 +42,7 @@ export class KeyBudget {
 
   #resize(hold: Hold, bytes: number): boolean {
     if (!this.#holds.has(hold)) return false;
-    if (!this.#makeRoom(hold, bytes - hold.bytes)) {
-      this.#release(hold);
-      return false;
-    }
+    if (!this.#makeRoom(hold, bytes - hold.bytes)) return false;
     this.#heldBytes += bytes - hold.bytes;
     hold.bytes = bytes;
     return true;

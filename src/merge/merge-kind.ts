@@ -20,9 +20,10 @@ import {
 } from '../write/write.ts';
 import { Batch, type MergeRequest } from './batch.ts';
 import { completeBatch } from './completed-batch.ts';
+import type { FoundRows, KeyIndex } from './key-index/key-index.ts';
 import { KeyIndexLoader, type KeyIndexLoaderDeps } from './key-index/key-index-loader.ts';
 import { type ReadColumns, soughtKeys } from './key-index/key-lookup.ts';
-import { newestRows } from './newest-rows.ts';
+import { newestRows, readVersions } from './newest-rows.ts';
 import { ByRowAddress } from './strategy/by-row-address.ts';
 import { InShadow } from './strategy/in-shadow.ts';
 
@@ -54,26 +55,46 @@ export class MergeKind implements WriteKind<MergeRequest> {
         if (!sent.needsStored) return this.#telling(requests, undefined, head, (to) => this.#merge(sent, to));
         if (head.turn?.follows !== undefined) return 'overtaken'; // what it follows cannot be read yet
         batch.discard();
-        const { batch: newest, numStaleRows } = await this.#newest(sent, head);
-        batch = newest.isComplete ? newest : await completeBatch(newest, await this.#rowsOf(newest, head));
-        return this.#telling(requests, numStaleRows, head, (to) => this.#merge(batch, to));
+        const { batch: newest, numStaleRows, found } = await this.#newest(sent, head);
+        batch = await this.#completed(newest, head);
+        return this.#telling(requests, numStaleRows, head, (to) => this.#merge(batch, to, found));
       },
       discard: () => batch.discard(),
     };
   }
 
+  /** Versions that the key index does not know are read. */
   async #newest(sent: Batch, head: Head) {
     const { versionColumn } = sent.first;
-    if (versionColumn === undefined || sent.numRows === 0) return { batch: sent, numStaleRows: undefined };
-    return newestRows(sent, versionColumn, await this.#rowsOf(sent, head));
+    if (versionColumn === undefined || sent.numRows === 0)
+      return { batch: sent, numStaleRows: undefined, found: undefined };
+    const index = await this.#indexFor(sent, head);
+    const found = index?.find(sent.keys, versionColumn);
+    const versions = new Map(found?.versions);
+    if (found === undefined || versions.size < found.rows.size) {
+      const read = await readVersions(sent, versionColumn, this.#rowsOf(sent, head, found));
+      if (found !== undefined) index?.learnVersions(sent.keys, found, read);
+      for (const [key, version] of read) versions.set(key, version);
+    }
+    return { ...(await newestRows(sent, versionColumn, versions)), found };
   }
 
-  /** It reads the head, or a later version: then the commit is overtaken. */
-  async #rowsOf(batch: Batch, head: Head): Promise<ReadColumns> {
-    const { isByKeys, first, requests, keys } = batch;
-    const found = isByKeys ? (await this.#keyIndex.at(head, first))?.find(keys) : undefined;
+  async #completed(batch: Batch, head: Head): Promise<Batch> {
+    if (batch.isComplete) return batch;
+    const index = await this.#indexFor(batch, head);
+    return completeBatch(batch, this.#rowsOf(batch, head, index?.find(batch.keys)));
+  }
+
+  async #indexFor({ isByKeys, first }: Batch, head: Head): Promise<KeyIndex | undefined> {
+    return isByKeys ? this.#keyIndex.at(head, first) : undefined;
+  }
+
+  /** It reads the head, or a later version: then the commit is overtaken. Of rows that were found, those whose versions are not known. */
+  #rowsOf(batch: Batch, head: Head, found: FoundRows | undefined): ReadColumns {
+    const { first, requests } = batch;
     if (found !== undefined) {
-      const addresses = [...found.rows.values(), ...[...found.surplus.values()].flat()].map(addressOf);
+      const rows = [...found.rows].flatMap(([key, row]) => (found.versions.has(key) ? [] : [row]));
+      const addresses = [...rows, ...[...found.surplus.values()].flat()].map(addressOf);
       return (columns) => head.dataset.take(addresses, columns);
     }
     const { where } = soughtKeys(batch);
@@ -106,10 +127,10 @@ export class MergeKind implements WriteKind<MergeRequest> {
     };
   }
 
-  async #merge(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
+  async #merge(batch: Batch, head: Head, found?: FoundRows): Promise<Committed | 'overtaken'> {
     if (batch.changesNothing) return unchanged(batch.requests, head);
     const startMs = performance.now();
-    const direct = await this.#byRowAddress.merge(batch, head);
+    const direct = await this.#byRowAddress.merge(batch, head, found);
     if (isMade(direct)) return direct;
     if (head.turn?.follows !== undefined) return 'overtaken'; // a shadow is of a version that is there
     const outcome = direct === 'overtaken' ? direct : await this.#inShadow.merge(batch, head);

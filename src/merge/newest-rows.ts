@@ -8,11 +8,11 @@ import type { FieldPath } from '../arrow/schema/field-path.ts';
 import { chunkOfFile } from '../arrow/stream/ipc-chunks.ts';
 import { paired } from '../kernel/paired.ts';
 import { isSome } from '../kernel/some.ts';
-import { orderedValue, readKeys, sqlFieldPath } from '../keys/key-columns.ts';
-import { readKeyColumn } from '../keys/key-values.ts';
+import { orderedValues, readKeys, sqlFieldPath } from '../keys/key-columns.ts';
+import { type OrderedValue, readKeyColumn } from '../keys/key-values.ts';
 import { Batch, type MergeOfRows } from './batch.ts';
 import { type ReadColumns, sliceRows } from './key-index/key-lookup.ts';
-import { isOlder, type RowVersion } from './row-rules.ts';
+import { isOlder } from './row-rules.ts';
 
 interface NewestRows {
   /** The same one if no row is older. */
@@ -21,12 +21,11 @@ interface NewestRows {
   readonly numStaleRows: readonly number[];
 }
 
-/** What has a key: nothing, or a row with this version. */
-type Standing = { readonly version: RowVersion } | undefined;
+/** The versions of rows, by the numbers of their keys: a key that is not among them has no row. */
+type Versions = Map<number, OrderedValue>;
 
-/** `read` gives at least the rows of the table that have a key of the batch. Throws `FaultyPart` for a merge whose values are malformed. */
-export async function newestRows(sent: Batch, versionColumn: FieldPath, read: ReadColumns): Promise<NewestRows> {
-  const standing = await versionsThere(sent, versionColumn, read);
+/** `standing` are those of the table, and then those that the merges leave. Throws `FaultyPart` for a merge whose values are malformed. */
+export async function newestRows(sent: Batch, versionColumn: FieldPath, standing: Versions): Promise<NewestRows> {
   const newest: MergeOfRows[] = [];
   for (const each of sent.requests.entries()) newest.push(await withoutStale(sent, each, versionColumn, standing));
   const numStaleRows = paired(sent.requests, newest).map(([{ chunk: all }, { chunk: kept }]) => all.rows - kept.rows);
@@ -39,18 +38,18 @@ async function withoutStale(
   batch: Batch,
   [request, merge]: readonly [number, MergeOfRows],
   versionColumn: FieldPath,
-  standing: Standing[],
+  standing: Versions,
 ): Promise<MergeOfRows> {
   try {
-    const versions = readKeyColumn(merge.chunk, versionColumn, 'version');
+    const versionAt = orderedValues(readKeyColumn(merge.chunk, versionColumn, 'version'));
     const keep = new Uint8Array(merge.chunk.rows).fill(1);
     for (const [row, key] of batch.keyOf(request).entries()) {
       if (row % sliceRows === sliceRows - 1) await setImmediate();
       if (key === -1) continue;
-      const version = orderedValue(versions, row);
-      const found = standing[key];
-      if (found !== undefined && isOlder(version, found.version)) keep[row] = 0;
-      else if (found === undefined ? batch.inserts : batch.updates) standing[key] = { version };
+      const version = versionAt(row);
+      const isThere = standing.has(key);
+      if (isThere && isOlder(version, standing.get(key))) keep[row] = 0;
+      else if (isThere ? batch.updates : batch.inserts) standing.set(key, version);
     }
     if (!keep.includes(0)) return merge;
     const chunk = keepRows(merge.chunk, keep);
@@ -61,24 +60,23 @@ async function withoutStale(
   }
 }
 
-/** Reads the versions of the rows that are there. Of a key that another program has doubled, the newest row counts. */
-async function versionsThere(batch: Batch, versionColumn: FieldPath, read: ReadColumns): Promise<Standing[]> {
+/** Reads the versions of rows of the batch's keys, and of others. Of a key that another program has doubled, the newest row counts. */
+export async function readVersions(batch: Batch, versionColumn: FieldPath, read: ReadColumns): Promise<Versions> {
   const { first, keys, hasher } = batch;
   const keyColumns = first.on.map((path, i) => ({ name: `key_${i}`, expression: sqlFieldPath(path) }));
   const keyPaths = keyColumns.map(({ name }) => ({ segments: [name] }));
-  const standing = new Array<Standing>(keys.size).fill(undefined);
+  const found = new Map<number, OrderedValue>();
   for await (const file of read([...keyColumns, { name: 'version', expression: sqlFieldPath(versionColumn) }])) {
     const chunk = chunkOfFile(file);
     const there = readKeys(chunk, keyPaths);
-    const versions = readKeyColumn(chunk, { segments: ['version'] }, 'version');
+    const versionAt = orderedValues(readKeyColumn(chunk, { segments: ['version'] }, 'version'));
     const digests = await hasher.digest(there);
     for (let row = 0; row < chunk.rows; row++) {
       const key = there.isNull(row) ? -1 : keys.indexOf(digests, row);
       if (key === -1) continue;
-      const version = orderedValue(versions, row);
-      const known = standing[key];
-      if (known === undefined || isOlder(known.version, version)) standing[key] = { version };
+      const version = versionAt(row);
+      if (!found.has(key) || isOlder(found.get(key), version)) found.set(key, version);
     }
   }
-  return standing;
+  return found;
 }

@@ -7,9 +7,9 @@ import { type FieldPath, formatFieldPath, parseFieldPath, resolveField } from '.
 import { type DataType, type IpcChunk, type Schema, typeName } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
-import { type DistinctKeys, orderedValue, readDistinctKeys, readKeptKeys } from '../keys/key-columns.ts';
+import { type DistinctKeys, orderedValues, readDistinctKeys, readKeptKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
-import { readKeyColumn } from '../keys/key-values.ts';
+import { type OrderedValue, readKeyColumn } from '../keys/key-values.ts';
 import { type MergeFlags, type RuleName, type RuleTexts, rowsThatStay, ruleNames } from './merge-command.ts';
 import { type InvalidRules, readInvalidRules } from './row-faults.ts';
 
@@ -121,11 +121,9 @@ export async function readSourceKeys(
 
 /** Of equal versions the later row is the newest. A row without a version is older than all others. */
 function newest(chunk: IpcChunk, versionColumn: FieldPath): (first: number, last: number) => 'first' | 'last' {
-  const versions = readKeyColumn(chunk, versionColumn, 'version');
-  return (first, last) => (isOlder(orderedValue(versions, last), orderedValue(versions, first)) ? 'first' : 'last');
+  const versionAt = orderedValues(readKeyColumn(chunk, versionColumn, 'version'));
+  return (first, last) => (isOlder(versionAt(last), versionAt(first)) ? 'first' : 'last');
 }
 
-export type RowVersion = ReturnType<typeof orderedValue>;
-
-export const isOlder = (some: RowVersion, other: RowVersion): boolean =>
+export const isOlder = (some: OrderedValue, other: OrderedValue): boolean =>
   other !== undefined && (some === undefined || some < other);

@@ -169,3 +169,41 @@ describe('the row addresses of keys', () => {
     assert.ok(most < (2 * 50_000) / 256, `${most}`);
   });
 });
+
+describe('the versions of rows beside their addresses', () => {
+  const at = (key: number): RowAddress => ({ fragment: 1, offset: key });
+
+  for (const [kind, versionOf] of [
+    ['numbers', (key: number) => key / 2 - 100],
+    ['integers of 64 bits', (key: number) => 2n ** 62n + BigInt(key)],
+  ] as const)
+    test(`stay as the table grows and rows move, and go with their addresses: ${kind}`, async () => {
+      const count = 20_000;
+      const digests = await integers(count);
+      const table = new KeyTable();
+      for (let key = 0; key < count; key++)
+        table.set(digests, key, at(key), key % 3 === 0 ? undefined : versionOf(key));
+      moveAll(table, ({ fragment, offset }) => (offset % 5 === 0 ? undefined : { fragment: fragment + 1, offset }));
+      for (let key = 0; key < count; key += 7) table.set(digests, key, at(key));
+      for (let key = 0; key < count; key++) {
+        if (key % 5 === 0 && key % 7 !== 0) continue;
+        const isKnown = key % 3 !== 0 && key % 7 !== 0;
+        assert.equal(table.versionOf(digests, key), isKnown ? versionOf(key) : undefined, String(key));
+      }
+      const bytes = table.bytes;
+      table.forgetVersions();
+      assert.equal(table.versionOf(digests, 1), undefined);
+      assert.ok(table.bytes < bytes - 8 * table.size);
+    });
+
+  test('are not kept where they are texts, take more than 64 bits, or are what stands for none', async () => {
+    const digests = await integers(1);
+    const table = new KeyTable();
+    for (const version of [undefined, 2n ** 63n, -(2n ** 63n), -(2n ** 64n) + 1n, '2026', 7]) {
+      table.set(digests, 0, at(0), 1n);
+      assert.equal(table.versionOf(digests, 0), 1n);
+      table.set(digests, 0, at(0), version);
+      assert.equal(table.versionOf(digests, 0), undefined, String(version));
+    }
+  });
+});

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { AddressRemap, RowAddress } from '#src/keys/address-remap.ts';
-import { PendingRemaps } from '#src/merge/key-index/key-index.ts';
+import { PendingRemaps } from '#src/merge/key-index/pending-remaps.ts';
 
 const rowsPerFragment = 10;
 

@@ -62,7 +62,10 @@ function keyIndexOf(tracked: LiveRows, resized: (bytes: number) => void = () => 
     return true;
   };
   const hold = { resize, touch: () => undefined, release: () => undefined };
-  const index = new KeyIndex({ lineage: 'of the branch' } as Dataset, [], tracked, { hasher, hold });
+  const index = new KeyIndex({ lineage: 'of the branch' } as Dataset, { on: [], versionColumn: undefined }, tracked, {
+    hasher,
+    hold,
+  });
   assert.equal(index.replaced({ version: 1, fragments: [{ id: 1, rows }] }, [request], []), undefined);
   return index;
 }

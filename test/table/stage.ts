@@ -109,6 +109,8 @@ export class Stage {
   timesOpened = 0;
   /** Past versions that were opened, which is what asking for keys costs. */
   readonly versionsOpened: number[] = [];
+  /** Rows whose versions were read by their addresses, for merges by version. */
+  versionsTaken = 0;
   /** How often keys were searched for in a past version, which takes longest. */
   searches = 0;
   /** Where the counts of each shared commit came from. */
@@ -334,6 +336,8 @@ export class Stage {
     [rows, columns]: Parameters<Dataset['take']>,
     interruptions: Interruptions,
   ): ReturnType<Dataset['take']> {
+    const names = columns?.map(({ name }) => name) ?? [];
+    if (names.includes('version') && !names.includes('address')) this.versionsTaken += rows.length;
     await this.#beforeAddresses(columns, interruptions);
     yield* dataset.take(rows, columns);
   }

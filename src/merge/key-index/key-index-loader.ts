@@ -112,15 +112,15 @@ export class KeyIndexLoader {
     if (this.#spentMs < rows * readingMs * timesDearer) return;
     this.#spentMs = 0;
     this.forget();
-    const index = this.#open(dataset, first.on, rows);
+    const index = this.#open(dataset, first, rows);
     if (index !== undefined) void this.#readConcurrently(index, { location, branch });
   }
 
-  #open(dataset: Snapshot & HeadCommits, on: readonly FieldPath[], rows: number): KeyIndex | undefined {
+  #open(dataset: Snapshot & HeadCommits, merge: MergeOfRows, rows: number): KeyIndex | undefined {
     const tracked = dataset.liveRows();
     const hold = this.#deps.keyBudget.open(() => this.forget());
     if (tracked !== undefined && hold.resize(rows * leastBytesPerKey)) {
-      this.#known = new KeyIndex(dataset, on, tracked, { hold, hasher: this.#deps.keyHasher });
+      this.#known = new KeyIndex(dataset, merge, tracked, { hold, hasher: this.#deps.keyHasher });
       return this.#known;
     }
     hold.release();

@@ -3,12 +3,15 @@ import type { RowsOf } from '../../arrow/column/concat-rows.ts';
 import type { FieldPath } from '../../arrow/schema/field-path.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
 import { addressesIn, addressOf, type LiveRows, type Replaced } from '../../engine/port/row-address.ts';
-import type { AddressRemap, RowAddress } from '../../keys/address-remap.ts';
+import type { RowAddress } from '../../keys/address-remap.ts';
+import { orderedValues } from '../../keys/key-columns.ts';
 import { type KeyDigests, type KeyHasher, textOfDigest } from '../../keys/key-hasher.ts';
 import { type KeySet, KeyTable } from '../../keys/key-table.ts';
+import { type OrderedValue, readKeyColumn } from '../../keys/key-values.ts';
 import type { KeyHold } from '../../memory/key-quota.ts';
 import type { MergeOfRows } from '../batch.ts';
 import { eachRow, type ReadColumns } from './key-lookup.ts';
+import { PendingRemaps } from './pending-remaps.ts';
 
 /**
  * The index reads at most so many rows by their addresses, which takes 20 ms of the branch's lock; for more it reads whole
@@ -39,6 +42,26 @@ export class FoundRows {
   readonly rows = new Map<number, RowAddress>();
   /** The other rows of keys that have several. */
   readonly surplus = new Map<number, readonly RowAddress[]>();
+  /** Those that are known of the versions of keys with one row, of the column that was asked for. */
+  readonly versions = new Map<number, OrderedValue>();
+  readonly #index: KeyIndex;
+  readonly #keys: KeySet;
+  readonly #version: number;
+
+  constructor(index: KeyIndex, keys: KeySet) {
+    this.#index = index;
+    this.#keys = keys;
+    this.#version = index.tracked.version;
+  }
+
+  setVersion(key: number, version: OrderedValue): void {
+    if (version !== undefined) this.versions.set(key, version);
+  }
+
+  /** Whether the index would find the same rows, where no commit was under way: what one has planned may be taken back. */
+  areOf(index: KeyIndex, keys: KeySet): boolean {
+    return this.#index === index && this.#keys === keys && this.#version === index.tracked.version;
+  }
 
   numRows(key: number): number {
     return this.rows.has(key) ? 1 + (this.surplus.get(key)?.length ?? 0) : 0;
@@ -97,6 +120,9 @@ export class KeyIndex {
   readonly #remaps = new PendingRemaps();
   /** Fragments whose keys are yet to be read. */
   #unread: ReadonlySet<number> = new Set();
+  /** `#addresses` has versions of this column. */
+  #versionColumn: FieldPath | undefined;
+  #hasRoomForVersions = true;
   /** Whether a commit has been made by it. */
   isUsed = false;
   #isApplying = false;
@@ -106,11 +132,12 @@ export class KeyIndex {
 
   constructor(
     dataset: Snapshot,
-    on: readonly FieldPath[],
+    { on, versionColumn }: Pick<MergeOfRows, 'on' | 'versionColumn'>,
     tracked: LiveRows,
     { hasher, hold }: { hasher: KeyHasher; hold: KeyHold },
   ) {
     this.on = on;
+    this.#versionColumn = versionColumn;
     this.lineage = dataset.lineage;
     this.tracked = tracked;
     this.#hasher = hasher;
@@ -148,9 +175,10 @@ export class KeyIndex {
         : dataset.take(addresses, columns);
     let problem: Unknowable | undefined;
     let seen = 0;
-    await eachRow(read, { on: this.on, hasher: this.#hasher }, (digests, row, address) => {
+    const reading = { on: this.on, hasher: this.#hasher, versionColumn: this.#versionColumn };
+    await eachRow(read, reading, (digests, row, address, version) => {
       seen += 1;
-      if (row !== undefined) problem = this.#learn(digests, row, address);
+      if (row !== undefined) problem = this.#learn(digests, row, address, version);
       problem ??= seen % rowsPerCheck === 0 ? this.#checkRoom() : undefined;
       return problem === undefined;
     });
@@ -160,10 +188,15 @@ export class KeyIndex {
     return this.#checkRoom();
   }
 
-  /** Finds the rows of the keys at the version of `tracked`. */
-  find({ digests, size }: KeySet): FoundRows {
+  /**
+   * Finds the rows of the keys at the version of `tracked`, and the versions that they have in a column, as far as they are known: one
+   * column has room, and another one begins anew.
+   */
+  find(keys: KeySet, versionColumn?: FieldPath): FoundRows {
     this.#hold.touch();
-    const found = new FoundRows();
+    const found = new FoundRows(this, keys);
+    const { digests, size } = keys;
+    if (versionColumn !== undefined) this.#keepVersionsOf(versionColumn);
     for (let key = 0; key < size; key++) {
       const planned = this.#plannedRow(digests, key);
       if (planned !== undefined) {
@@ -175,8 +208,21 @@ export class KeyIndex {
       const first = row ?? others.shift();
       if (first !== undefined) found.rows.set(key, first);
       if (others.length > 0) found.surplus.set(key, others);
+      else if (row !== undefined) found.setVersion(key, versionColumn && this.#addresses.versionOf(digests, key));
     }
     return found;
+  }
+
+  /** Notes the versions of rows that were read where they had been found. */
+  learnVersions({ digests }: KeySet, found: FoundRows, versions: ReadonlyMap<number, OrderedValue>): void {
+    if (this.#versionColumn === undefined) return;
+    for (const [key, version] of versions) {
+      const row = found.rows.get(key);
+      if (row === undefined || found.surplus.has(key)) continue;
+      const now = this.#rowNow(this.#addresses.find(digests, key));
+      if (now !== undefined && isSame(now, row)) this.#addresses.set(digests, key, row, version);
+    }
+    this.#checkRoom();
   }
 
   /** The next batch finds the rows of this one where they will be, until `forgetPlanned`. */
@@ -204,16 +250,23 @@ export class KeyIndex {
   ): Unknowable | undefined {
     this.isUsed = true;
     const nextAddress = addressesOf(fragments);
-    for (const [index, { keys, digests }] of requests.entries()) {
+    for (const [index, merge] of requests.entries()) {
+      const { keys, digests } = merge;
       const keep = parts[index]?.keep;
+      const versionAt = this.#versionsIn(merge);
       for (let row = 0; row < keys.rows; row++) {
         if (keep !== undefined && keep[row] === 0) continue;
         const address = nextAddress();
         if (address === undefined) return 'changed';
-        if (!keys.isNull(row)) this.#setOnly(digests, row, address);
+        if (!keys.isNull(row)) this.#setOnly(digests, row, address, versionAt?.(row));
       }
     }
     return this.#checkRoom();
+  }
+
+  #versionsIn({ chunk, versionColumn }: MergeOfRows): ((row: number) => OrderedValue) | undefined {
+    if (versionColumn === undefined || !isSamePath(versionColumn, this.#versionColumn)) return undefined;
+    return orderedValues(readKeyColumn(chunk, versionColumn, 'version'));
   }
 
   release(): void {
@@ -221,13 +274,13 @@ export class KeyIndex {
     this.#hold.release();
   }
 
-  #setOnly(digests: KeyDigests, key: number, row: RowAddress): void {
-    this.#addresses.set(digests, key, row);
+  #setOnly(digests: KeyDigests, key: number, row: RowAddress, version: OrderedValue): void {
+    this.#addresses.set(digests, key, row, version);
     if (this.#surplus.size > 0) this.#setSurplus(textOfDigest(digests, key), []);
   }
 
-  #learn(digests: KeyDigests, key: number, row: RowAddress): Unknowable | undefined {
-    const before = this.#rowNow(this.#addresses.set(digests, key, row));
+  #learn(digests: KeyDigests, key: number, row: RowAddress, version: OrderedValue): Unknowable | undefined {
+    const before = this.#rowNow(this.#addresses.set(digests, key, row, version));
     if (before !== undefined && !isSame(before, row)) {
       const digest = textOfDigest(digests, key);
       this.#setSurplus(digest, [before, ...this.#surplusNow(digest, before)]);
@@ -275,11 +328,28 @@ export class KeyIndex {
     this.#isApplying = false;
   }
 
+  #keepVersionsOf(column: FieldPath): void {
+    if (!this.#hasRoomForVersions || isSamePath(column, this.#versionColumn)) return;
+    this.#versionColumn = column;
+    this.#addresses.forgetVersions();
+  }
+
   #checkRoom(): Unknowable | undefined {
+    if (this.#hasRoom()) return undefined;
+    this.#hasRoomForVersions = false;
+    this.#versionColumn = undefined;
+    this.#addresses.forgetVersions();
+    return this.#hasRoom() ? undefined : 'no room';
+  }
+
+  #hasRoom(): boolean {
     const bytes = this.#addresses.bytes + this.#surplusRows * bytesPerSurplusRow;
-    return this.#hold.resize(bytes + this.tracked.bytes + this.#remaps.bytes) ? undefined : 'no room';
+    return this.#hold.resize(bytes + this.tracked.bytes + this.#remaps.bytes);
   }
 }
+
+const isSamePath = ({ segments }: FieldPath, other: FieldPath | undefined): boolean =>
+  JSON.stringify(segments) === JSON.stringify(other?.segments);
 
 const isSame = (a: RowAddress, b: RowAddress): boolean => a.fragment === b.fragment && a.offset === b.offset;
 
@@ -295,66 +365,4 @@ function addressesOf(fragments: Replaced['fragments']): () => RowAddress | undef
     }
     return fragment && { fragment: fragment.id, offset: offset++ };
   };
-}
-
-interface Pending {
-  readonly remap: AddressRemap;
-  /** How many were added before. */
-  readonly order: number;
-}
-
-/**
- * Remaps that are yet to be applied to the table of addresses. A look-up follows them, at the price of one more step, however many
- * they are: a fragment gives way once, and no other has its id again.
- */
-export class PendingRemaps implements Pick<AddressRemap, 'hasMoved' | 'newAddressOf'> {
-  readonly #pending: Pending[] = [];
-  readonly #ofFragment = new Map<number, Pending>();
-  #added = 0;
-
-  get count(): number {
-    return this.#pending.length;
-  }
-
-  /** A row that moved twice counts twice. */
-  get rows(): number {
-    return this.#pending.reduce((sum, { remap }) => sum + remap.rows, 0);
-  }
-
-  get bytes(): number {
-    return this.#pending.reduce((sum, { remap }) => sum + remap.bytes, 0);
-  }
-
-  add(remap: AddressRemap): void {
-    const pending = { remap, order: this.#added };
-    this.#added += 1;
-    this.#pending.push(pending);
-    for (const fragment of remap.fragments()) this.#ofFragment.set(fragment, pending);
-  }
-
-  hasMoved(fragment: number): boolean {
-    return this.#ofFragment.has(fragment);
-  }
-
-  /** Where a row is that had this address before any of the remaps, or after some; undefined where it was gone by then. */
-  newAddressOf(address: RowAddress): RowAddress | undefined {
-    let now: RowAddress | undefined = address;
-    let next = this.#ofFragment.get(address.fragment);
-    for (let last = -1; next !== undefined && next.order > last; ) {
-      last = next.order;
-      now = next.remap.newAddressOf(now);
-      if (now === undefined) return undefined;
-      next = this.#ofFragment.get(now.fragment);
-    }
-    return now;
-  }
-
-  /** The oldest `count` are applied to every address. */
-  forgetOldest(count: number): void {
-    for (const pending of this.#pending.splice(0, count)) {
-      for (const fragment of pending.remap.fragments()) {
-        if (this.#ofFragment.get(fragment) === pending) this.#ofFragment.delete(fragment);
-      }
-    }
-  }
 }

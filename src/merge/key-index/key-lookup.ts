@@ -10,10 +10,10 @@ import { addressOf, type RowAddressSql, rowAddress } from '../../engine/port/row
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { paired } from '../../kernel/paired.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
-import { readKeys, sqlFieldPath, sqlOneOf } from '../../keys/key-columns.ts';
+import { orderedValues, readKeys, sqlFieldPath, sqlOneOf } from '../../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../../keys/key-hasher.ts';
 import type { KeySet } from '../../keys/key-table.ts';
-import { readKeyColumn } from '../../keys/key-values.ts';
+import { type OrderedValue, readKeyColumn } from '../../keys/key-values.ts';
 import type { Batch } from '../batch.ts';
 
 /** About a millisecond of work, after which other requests have the event loop (P10). */
@@ -108,12 +108,17 @@ export async function addressesByKey(
 export type ReadColumns = (columns: readonly Projection[]) => AsyncIterable<IpcFile>;
 
 /** Returns whether it wants to see more. `row` is that of the digests; undefined where the key is NULL. */
-type SeeRow = (digests: KeyDigests, row: number | undefined, address: RowAddress) => boolean;
+type SeeRow = (digests: KeyDigests, row: number | undefined, address: RowAddress, version: OrderedValue) => boolean;
 
 /** Calls `see` for each row. */
-export async function eachRow(read: ReadColumns, { on, hasher }: KeyReading, see: SeeRow): Promise<void> {
+export async function eachRow(
+  read: ReadColumns,
+  { on, hasher, versionColumn }: KeyReading & { readonly versionColumn?: FieldPath | undefined },
+  see: SeeRow,
+): Promise<void> {
   const keyColumns = on.map((path, index) => ({ name: `key_${index}`, expression: sqlFieldPath(path) }));
   const columns = [...keyColumns, { name: addressColumn, expression: rowAddress }];
+  if (versionColumn !== undefined) columns.push({ name: 'version', expression: sqlFieldPath(versionColumn) });
   for await (const file of read(columns)) {
     const chunk = chunkOfFile(file);
     const keys = readKeys(
@@ -122,9 +127,10 @@ export async function eachRow(read: ReadColumns, { on, hasher }: KeyReading, see
     );
     const digests = await hasher.digest(keys);
     const addresses = readAddresses(chunk);
+    const versionAt = versionColumn && orderedValues(readKeyColumn(chunk, { segments: ['version'] }, 'version'));
     for (let row = 0; row < keys.rows; row++) {
       if (row % sliceRows === sliceRows - 1) await setImmediate();
-      if (!see(digests, keys.isNull(row) ? undefined : row, addresses(row))) return;
+      if (!see(digests, keys.isNull(row) ? undefined : row, addresses(row), versionAt?.(row))) return;
     }
   }
 }

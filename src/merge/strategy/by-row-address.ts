@@ -42,9 +42,10 @@ export class ByRowAddress {
   }
 
   /**
-   * Refused: the batch is to be merged in a shadow. Throws what fails the batch: `FaultyPart` says which of its merges did.
+   * Refused: the batch is to be merged in a shadow. `known` are rows that were found before, maybe for other keys. Throws what fails the
+   * batch: `FaultyPart` says which of its merges did.
    */
-  async merge(batch: Batch, head: Head): Promise<CommitOutcome<Committed>> {
+  async merge(batch: Batch, head: Head, known?: FoundRows): Promise<CommitOutcome<Committed>> {
     const isFor = await this.#isFor(batch, head.dataset);
     if (isFor === false) return { refused: 'a merge by more than keys, or of other columns' };
     // The rows that a planned version has cannot be read.
@@ -52,7 +53,7 @@ export class ByRowAddress {
     const index = await this.#index.at(head, batch.first);
     if (index === undefined) return { refused: 'no key index' };
     if (batch.numRows > sliceRows) await setImmediate();
-    const found = index.find(batch.keys);
+    const found = known?.areOf(index, batch.keys) === true ? known : index.find(batch.keys);
     if ((!batch.inserts || isFor === 'partial') && found.surplus.size > 0) return { refused: 'doubled keys' };
     const parts = rowsToWrite(batch, found);
     if (parts.every(({ chunk, keep }) => chunk.rows === 0 || keep?.includes(1) === false))

@@ -17,7 +17,7 @@ import type { KeyHasher } from '../../keys/key-hasher.ts';
 import { Batch, type MergeOfRows, type Told } from '../../merge/batch.ts';
 import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { type ReadColumns, soughtKeys } from '../../merge/key-index/key-lookup.ts';
-import { newestRows } from '../../merge/newest-rows.ts';
+import { newestRows, readVersions } from '../../merge/newest-rows.ts';
 import { requireFewNested, requireFit, toldOf } from '../../merge/request.ts';
 import { withRequiredKeys } from '../../merge/row-faults.ts';
 import { readSourceKeys, requireVersions, rulesOf } from '../../merge/row-rules.ts';
@@ -115,7 +115,9 @@ export class PlannedOperation implements ComputedStep {
     const read: ReadColumns = (columns) => shadow.select(columns, where, limits);
     const { versionColumn } = merge;
     const { batch: newest, numStaleRows } =
-      versionColumn === undefined ? { batch: sent } : await newestRows(sent, versionColumn, read);
+      versionColumn === undefined
+        ? { batch: sent }
+        : await newestRows(sent, versionColumn, await readVersions(sent, versionColumn, read));
     const said = { ...told, ...(numStaleRows && { numStaleRows: numStaleRows[0] ?? 0 }) };
     if (newest.changesNothing) return { ...nothing, ...said };
     const batch = await completeBatch(newest, read);
