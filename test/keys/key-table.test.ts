@@ -172,25 +172,36 @@ describe('the row addresses of keys', () => {
 
 describe('the versions of rows beside their addresses', () => {
   const at = (key: number): RowAddress => ({ fragment: 1, offset: key });
+  const count = 20_000;
+  const keys = Array.from({ length: count }, (_, key) => key);
+  const isKnown = (key: number): boolean => key % 3 !== 0 && key % 7 !== 0;
+  const isGone = (key: number): boolean => key % 5 === 0 && key % 7 !== 0;
+  const movedOf = ({ fragment, offset }: RowAddress): RowAddress | undefined =>
+    offset % 5 === 0 ? undefined : { fragment: fragment + 1, offset };
+  const expected = (versionOf: (key: number) => number | bigint) => (key: number) =>
+    isKnown(key) ? versionOf(key) : undefined;
 
   for (const [kind, versionOf] of [
     ['numbers', (key: number) => key / 2 - 100],
     ['integers of 64 bits', (key: number) => 2n ** 62n + BigInt(key)],
   ] as const)
     test(`stay as the table grows and rows move, and go with their addresses: ${kind}`, async () => {
-      const count = 20_000;
       const digests = await integers(count);
       const table = new KeyTable();
-      for (let key = 0; key < count; key++)
-        table.set(digests, key, at(key), key % 3 === 0 ? undefined : versionOf(key));
-      moveAll(table, ({ fragment, offset }) => (offset % 5 === 0 ? undefined : { fragment: fragment + 1, offset }));
-      for (let key = 0; key < count; key += 7) table.set(digests, key, at(key));
-      for (let key = 0; key < count; key++) {
-        if (key % 5 === 0 && key % 7 !== 0) continue;
-        const isKnown = key % 3 !== 0 && key % 7 !== 0;
-        assert.equal(table.versionOf(digests, key), isKnown ? versionOf(key) : undefined, String(key));
-      }
-      const bytes = table.bytes;
+      const setEach = (those: readonly number[], version: (key: number) => number | bigint | undefined) =>
+        those.forEach((key) => void table.set(digests, key, at(key), version(key)));
+      setEach(keys, (key) => (key % 3 === 0 ? undefined : versionOf(key)));
+      moveAll(table, movedOf);
+      setEach(
+        keys.filter((each) => each % 7 === 0),
+        () => undefined,
+      );
+      const left = keys.filter((each) => !isGone(each));
+      assert.deepEqual(
+        left.map((key) => table.versionOf(digests, key)),
+        left.map(expected(versionOf)),
+      );
+      const { bytes } = table;
       table.forgetVersions();
       assert.equal(table.versionOf(digests, 1), undefined);
       assert.ok(table.bytes < bytes - 8 * table.size);
