@@ -284,6 +284,7 @@ const operationLimits = ({ config, bounds: { indexFromRows = 20_000 } }: Start) 
   idempotencyKeptMs: config.idempotencyKeptMs,
   managesVersions: config.managedVersioning,
   consumerRetentionMs: config.consumerRetentionMs,
+  dropRetentionMs: config.dropRetentionMs,
   principalShare: config.principalShare,
   maintenanceLimits: { isAutomatic: config.autoMaintenance, retentionMs: config.versionRetentionMs, indexFromRows },
 });

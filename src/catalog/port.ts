@@ -143,6 +143,31 @@ export interface TablePageRequest extends PageRequest {
   readonly includeBelow?: boolean;
 }
 
+/** What becomes of the files of a table that is dropped: they go, stay where they are, or can be brought back for a time if it has rows. */
+export type DroppedFiles = 'discarded' | 'left' | KeptDropped;
+
+export interface KeptDropped {
+  readonly droppedAtMs: number;
+  /** The table is purged after that. */
+  readonly keptUntilMs: number;
+}
+
+/** It is in the trash, under the name that it had. */
+export type DroppedTable = TableRecord & KeptDropped;
+
+/** The newest first. */
+export interface DroppedPageRequest extends PageRequest {
+  /** Those of a name, or of all names below a namespace, which may be gone itself; of all where this is undefined. */
+  readonly of?: { readonly named: TableRef } | { readonly below: NamespacePath };
+  /** Only those that were to be kept until then, or for less. */
+  readonly endedByMs?: number;
+}
+
+export interface ListedDropped extends DroppedTable {
+  /** `after` of the page that begins behind this table. */
+  readonly cursor: string;
+}
+
 export interface ListedTable extends TableRecord {
   /** `after` of the page that begins behind this table. */
   readonly cursor: string;
@@ -234,15 +259,27 @@ export interface TableCatalog {
   /** Returns the known locations that are this one, lie inside it or around it, in the order of their locations. */
   locationsAt(location: Location, spelling: Spelling): Promise<readonly KnownLocation[]>;
   /**
-   * Makes the table invisible and its location discarded, in one step; or forgets the table and leaves its files alone, and the location
-   * stays used. `TableNotFound`. A create under way that writes to the same location keeps it.
+   * Makes the table invisible, in one step: it goes to the trash, or its location is discarded; or its files are left alone, and the
+   * location stays used. `TableNotFound`. A create under way that writes to the same location keeps it.
    */
-  dropTable(ref: TableRef, answered?: AnswerOf<TableRecord>, files?: 'discarded' | 'left'): Promise<TableRecord>;
+  dropTable(ref: TableRef, answered?: AnswerOf<TableRecord>, files?: DroppedFiles): Promise<TableRecord>;
   /**
    * Gives the table another name, in one step: its id, location, files and open branches stay. `TableNotFound`, `NamespaceNotFound`,
    * `TableAlreadyExists`; `ConcurrentCreate` while a create of either name is under way, which may be about to replace the table.
    */
   renameTable(from: TableRef, to: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
+}
+
+/** The tables that were dropped, and can be brought back. */
+export interface TrashCatalog {
+  droppedTables(page: DroppedPageRequest): Promise<readonly ListedDropped[]>;
+  /**
+   * Makes the table `id` that was dropped as `from` visible as `to`, with all that it had. `TableNotFound` where the trash has none;
+   * else as `declareTable`.
+   */
+  undropTable(from: TableRef, id: TableId, to: TableRef, answered?: AnswerOf<TableRecord>): Promise<TableRecord>;
+  /** Forgets it, and discards the location at which its files are by now. `TableNotFound`. */
+  purgeDropped(from: TableRef, id: TableId, keptAt: Location): Promise<void>;
 }
 
 /** It knows which creates are under way, and the locations of their files. */
@@ -256,7 +293,7 @@ export interface CreationCatalog {
   reserveCreation(ref: TableRef, existing: TableId | undefined, location: Location): Promise<Creation>;
   /**
    * Makes the reserved table visible as `created`, in one transaction with its transaction record; a replaced table's
-   * location is marked discarded, and its transactions stay known. A replaced or materialised table gets a new id.
+   * location is marked discarded, or the table goes to the trash, and its transactions stay known. A replaced or materialised table gets a new id.
    * `ConcurrentCreate` if the reservation was abandoned or published before; `NamespaceNotFound` if the namespace was
    * dropped after that. A table that was dropped while its replacement was written does not hinder it. The same publication, by
    * the id of its transaction, may be repeated after `Internal`.
@@ -347,6 +384,7 @@ export interface Catalog
   extends NamespaceCatalog,
     DatabaseCatalog,
     TableCatalog,
+    TrashCatalog,
     CreationCatalog,
     TransactionCatalog,
     KeyedRequestCatalog,
@@ -361,6 +399,8 @@ export interface Publication {
   readonly transaction: Omit<TransactionRecord, 'tableId' | 'ref'>;
   /** The same transaction records the answer to a keyed request. */
   readonly answer?: KeyedAnswer | undefined;
+  /** What becomes of the files of a table that it replaces; they go where this is undefined. */
+  readonly replaced?: KeptDropped | undefined;
 }
 
 // Errors of opening a catalog end the start of the process, and its operator reads them. So unlike a `LancegateError` they name

@@ -14,6 +14,9 @@ export const namespaceNotEmpty = (path: NamespacePath): LancegateError =>
 export const tableNotFound = (ref: TableRef): LancegateError =>
   new LancegateError('TableNotFound', `table '${showTable(ref)}' does not exist`);
 
+export const notInTrash = (ref: TableRef): LancegateError =>
+  new LancegateError('TableNotFound', `the trash has no such table '${showTable(ref)}'`);
+
 export const tableAlreadyExists = (ref: TableRef): LancegateError =>
   new LancegateError('TableAlreadyExists', `table '${showTable(ref)}' already exists`);
 

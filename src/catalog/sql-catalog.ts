@@ -11,6 +11,7 @@ import type {
   Creation,
   CreationCatalog,
   DatabaseCatalog,
+  DroppedFiles,
   KeyedAnswer,
   KeyedRequestCatalog,
   NamespaceCatalog,
@@ -23,11 +24,13 @@ import type {
   TableRecord,
   TransactionCatalog,
   TransactionRecord,
+  TrashCatalog,
 } from './port.ts';
 import type { CatalogDb } from './queries/catalog-db.ts';
 import * as commits from './queries/commits.ts';
 import * as creations from './queries/creations.ts';
 import * as databases from './queries/databases.ts';
+import * as dropped from './queries/dropped-tables.ts';
 import * as namespaces from './queries/namespaces.ts';
 import * as owners from './queries/owners.ts';
 import * as sharedRoot from './queries/shared-root.ts';
@@ -166,7 +169,7 @@ const namespaceMethods = ({ reading, writing, writingInRoom }: Methods): Namespa
 function tableMethods(
   { reading, writing, writingInRoom, insisting, owning }: Methods,
   newId: NewId,
-): TableCatalog & CreationCatalog {
+): TableCatalog & TrashCatalog & CreationCatalog {
   const newTableId = (): TableId => newId() as TableId;
   return {
     findTable: reading(tableRows.findTable),
@@ -187,10 +190,17 @@ function tableMethods(
       ),
     ),
     dropTable: writingInRoom(
-      owning(first, (db, ref: TableRef, answered?: AnsweredTable, files?: 'discarded' | 'left') =>
-        andAnswer(db, tables.removeTable(db, ref, files === 'left' ? 'retired' : 'discarded'), answered),
+      owning(first, (db, ref: TableRef, answered?: AnsweredTable, files: DroppedFiles = 'discarded') =>
+        andAnswer(db, tables.removeTable(db, ref, files), answered),
       ),
     ),
+    droppedTables: reading(dropped.listDropped),
+    undropTable: writing(
+      owning(first, (db, from: TableRef, id: TableId, to: TableRef, answered?: AnsweredTable) =>
+        andAnswer(db, dropped.undropTable(db, from, id, to), answered),
+      ),
+    ),
+    purgeDropped: writingInRoom(owning(first, dropped.purgeDropped)),
     locationsAt: reading(creations.locationsAt),
     forgetDiscarded: writingInRoom(creations.forgetDiscarded),
 

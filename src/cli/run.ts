@@ -20,6 +20,7 @@ import {
   tablesCommand,
   versionsCommand,
 } from './remote/table-commands.ts';
+import { purgeCommand, trashCommand, undropCommand } from './remote/trash-commands.ts';
 import { type StartService, serveCommand } from './serve.ts';
 
 type ExitCode = 0 | 1 | 2;
@@ -44,6 +45,9 @@ export async function runCli(
     showCommand,
     versionsCommand,
     restoreCommand,
+    trashCommand,
+    undropCommand,
+    purgeCommand,
     queryCommand,
     doctorCommand,
     completionCommand(() => commands),

@@ -191,6 +191,11 @@ export const settings = {
       default: '1m',
       doc: 'How long a version can be read after a newer one superseded it. Tagged versions, and those that branches start from, stay. Each removal reads all manifests that are kept, so a long time costs the writers something.',
     }),
+    dropRetentionMs: withDefault(durationMs(0, 3_650 * dayMs), {
+      flag: 'drop-retention',
+      default: '7d',
+      doc: 'How long a table that was dropped, or replaced by a create with `mode=overwrite`, stays in the trash, from which `undrop` brings it back. Its files take their space until then, or until it is purged. With 0s they go at once.',
+    }),
     consumerRetentionMs: withDefault(durationMs(1_000, 3_650 * dayMs), {
       flag: 'consumer-retention',
       default: '24h',

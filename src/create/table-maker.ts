@@ -16,6 +16,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import { type Location, type Properties, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import { requireRowEnds } from '../table/row-ends.ts';
 import type { TableOwners } from '../table/table-owners.ts';
+import type { Trash } from '../table/trash.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { newLocation } from './table-location.ts';
@@ -34,6 +35,7 @@ interface CreationDeps {
   readonly clock: Clock;
   readonly newId: NewId;
   readonly metrics: Metrics;
+  readonly trash: Trash;
   /** Without it every name is this process's own. */
   readonly owners?: Pick<TableOwners, 'hold' | 'confirm'>;
 }
@@ -160,6 +162,7 @@ export class TableMaker {
    * all at the start.
    */
   async sweep(table?: TableRef): Promise<void> {
+    await this.#deps.trash.sweep(table);
     const { creations } = await this.#deps.catalog.unfinished(table);
     const own = new Set([...this.#underWay].map(({ id }) => id));
     for (const creation of creations.filter(({ id }) => !own.has(id))) {
@@ -272,15 +275,20 @@ export class TableCreation implements AsyncDisposable {
     }
   }
 
+  /** A table that it replaces goes to the trash, or is the caller's to discard. */
   async publish({ record, transactionId, version }: WrittenTable, facts: PublishedFacts): Promise<void> {
-    const { catalog, clock, metrics } = this.#deps;
+    const { catalog, clock, metrics, trash } = this.#deps;
     const { operation, outcome, answer } = facts;
     const { properties, storageOptions } = record;
     const committedAtMs = clock.nowMs();
     const transaction = { id: transactionId, operation, branch: undefined, version, outcome, committedAtMs };
     using _room = catalog.reserveRoom(1, 1);
-    await catalog.publishCreation(this.#request.reservation, { properties, storageOptions, transaction, answer });
+    const replaced = trash.keeps();
+    const publication = { properties, storageOptions, transaction, answer, replaced };
+    await catalog.publishCreation(this.#request.reservation, publication);
     this.#isPublished = true;
+    const { existing } = this.#request;
+    if (existing?.state === 'created' && replaced !== undefined) await trash.putAside(existing);
     metrics.createFinished();
   }
 

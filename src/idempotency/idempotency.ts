@@ -70,6 +70,8 @@ export type RepeatableOperation =
   | 'register_table'
   | 'deregister_table'
   | 'drop_table'
+  | 'undrop_table'
+  | 'purge_dropped_tables'
   | 'rename_table'
   | 'clone_table'
   | 'create_namespace'

@@ -20,6 +20,7 @@ import { BranchesBehind, RecoveryMarks } from '../table/recovery-marks.ts';
 import { TableAccess, type WhileStorageAnswers } from '../table/table-access.ts';
 import { TableLocks } from '../table/table-locks.ts';
 import type { TableOwners } from '../table/table-owners.ts';
+import { Trash } from '../table/trash.ts';
 import { VersionPins } from '../table/version-pins.ts';
 import type { Audit } from '../telemetry/audit.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -27,6 +28,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { TableWriter } from '../write/table-writer.ts';
 import { keepDeletingEndedRows } from './ended-rows.ts';
 import { TableHandover } from './table-handover.ts';
+import { keepPurging } from './tables/purge-dropped-tables.ts';
 
 interface StartDeps {
   readonly catalog: Catalog;
@@ -48,6 +50,7 @@ interface StartDeps {
   /** Tables are described as ones that programs of Lance commit to through this service. */
   readonly managesVersions: boolean;
   readonly consumerRetentionMs: number;
+  readonly dropRetentionMs: number;
   readonly principalShare: number;
   readonly maintenanceLimits: SchedulerPolicy;
 }
@@ -66,7 +69,8 @@ export async function startOperations(given: StartDeps) {
   const consumers = new Consumers(given);
   const datasets = new OpenDatasets(engine, given.maxOpenDatasets, (location) => consumers.forget(location));
   const access = new TableAccess(catalog, engine, datasets, given.whileStorageAnswers);
-  const maker = new TableMaker(given);
+  const trash = new Trash(given);
+  const maker = new TableMaker({ ...given, trash });
   const idempotency = new Idempotency({ ...given, access });
   const behind = new BranchesBehind(given);
   const recoveryMarks = new RecoveryMarks({ ...given, behind });
@@ -98,11 +102,24 @@ export async function startOperations(given: StartDeps) {
     ...{ maker, idempotency, locks, datasets, recoveryMarks, writer, maintenance, indexJobs },
   });
   await given.owners.start(handover);
-  const parts = { locks, datasets, access, maker, writer, recoveryMarks, maintenance, idempotency, indexJobs, waits };
+  const parts = {
+    locks,
+    datasets,
+    access,
+    maker,
+    trash,
+    writer,
+    recoveryMarks,
+    maintenance,
+    idempotency,
+    indexJobs,
+    waits,
+  };
   const deps = { ...given, ...parts };
   const stopDeleting = given.maintenanceLimits.isAutomatic ? keepDeletingEndedRows(deps) : undefined;
+  const stopPurging = keepPurging(deps);
   const close = async (): Promise<void> => {
-    await Promise.all([indexJobs.close(), stopDeleting?.()]);
+    await Promise.all([indexJobs.close(), stopDeleting?.(), stopPurging()]);
     await writer.whenIdle();
     await Promise.all([spaceWatch.close(), maintenance.close()]);
     await recoveryMarks.closeAll().catch((error: unknown) => {

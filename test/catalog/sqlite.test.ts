@@ -166,7 +166,8 @@ describe('the SQLite catalog', () => {
       drop table table_owners;
       drop table storage_root;
       drop table databases;
-      drop table acknowledged_versions`);
+      drop table acknowledged_versions;
+      drop table dropped_tables`);
     database.close();
     const catalog = await open(file);
     const ownerOf = async (location: string) => (await catalog.locationsAt(place(location), 'exact'))[0]?.owner;

@@ -115,6 +115,29 @@ describe('commands that ask a service', () => {
       assert.deepEqual([both.code, both.stderr], [2, 'lancegate: --json and --csv exclude each other\n']);
     });
 
+    test('trash lists what was dropped, undrop brings it back under either name, and purge ends it', async () => {
+      for (const id of [1, 2]) {
+        await post('lost', 'create', `[{"id":${id}}]`);
+        await post('lost', 'drop', '{}');
+      }
+      const dropped = (await lines('trash')) as readonly { table: string; dropped_id: string; kept_until: string }[];
+      assert.deepEqual(
+        dropped.map(({ table }) => table),
+        ['lost', 'lost'],
+      );
+      const say = async (...args: readonly string[]) => (await run([...args, '--data', data])).stdout.toString();
+      assert.equal(await say('undrop', 'lost'), 'lost is back\n');
+      assert.deepEqual(await lines('query', 'lost'), [{ id: 2 }]);
+      const taken = await run(['undrop', 'lost', '--data', data]);
+      assert.deepEqual([taken.code, /already exists/.test(taken.stderr)], [1, true]);
+      const older = ['--dropped-id', dropped[1]!.dropped_id];
+      assert.equal(await say('undrop', 'lost', '--as', 'found', ...older), 'found is back\n');
+      assert.deepEqual(await lines('query', 'found'), [{ id: 1 }]);
+      await post('found', 'drop', '{}');
+      assert.equal(await say('purge', 'found'), '1 dropped table purged\n');
+      assert.equal(await say('trash'), '');
+    });
+
     test('restore goes back to a version, a tag or a time, and says which version that makes', async () => {
       await post('kept', 'create', '[{"id":1}]');
       await post('kept', 'insert', '[{"id":2}]');

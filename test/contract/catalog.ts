@@ -10,12 +10,14 @@ import { openBranchesContract } from './catalog/open-branches.ts';
 import { renamesContract } from './catalog/renames.ts';
 import { tablesContract } from './catalog/tables.ts';
 import { transactionsContract } from './catalog/transactions.ts';
+import { trashContract } from './catalog/trash.ts';
 
 export function catalogContract(name: string, open: () => Promise<Catalog>): void {
   describe(`${name}, as a catalog,`, () => {
     namespacesContract(open);
     renamesContract(open);
     tablesContract(open);
+    trashContract(open);
     locationsContract(open);
     createsContract(open);
     transactionsContract(open);

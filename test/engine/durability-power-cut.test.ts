@@ -29,6 +29,7 @@ import { recoverTables } from '#src/operations/recovery.ts';
 import { Consumers } from '#src/table/consumers.ts';
 import { RecoveryMarks } from '#src/table/recovery-marks.ts';
 import { TableLocks } from '#src/table/table-locks.ts';
+import { Trash } from '#src/table/trash.ts';
 import { VersionPins } from '#src/table/version-pins.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
@@ -97,7 +98,8 @@ async function openParts(folder: string, machine: string, fileSync: FileJournal 
   });
   let ids = 0;
   const newId = () => `${machine}-${++ids}`;
-  const maker = new TableMaker({ catalog, engine, clock: systemClock, newId, logger, metrics: new Metrics() });
+  const parts = { catalog, engine, clock: systemClock, newId, logger, metrics: new Metrics() };
+  const maker = new TableMaker({ ...parts, trash: new Trash({ ...parts, dropRetentionMs: 0 }) });
   const start = async () => {
     await maker.sweep();
     await recoverTables({ catalog, engine, logger });

@@ -83,6 +83,9 @@ const requests: Readonly<Record<Exclude<keyof Operations, AskedInside>, Request>
   registerTable: table('register', 'RegisterTable', { location: 'x.lance' }),
   deregisterTable: table('deregister', 'DeregisterTable'),
   dropTable: table('drop', 'DropTable'),
+  undropTable: table('undrop', 'UndropTable'),
+  purgeDroppedTables: table('trash/purge', 'PurgeTable'),
+  listDroppedTables: { ...namespace('trash/list', 'ListTables'), method: 'GET' },
   renameTable: table('rename', 'RenameTable', { new_table_name: 'u' }),
   cloneTable: table('clone', 'CloneTable', { source_location: 'x.lance' }),
   maintainTable: table('maintain', 'MaintainTable'),
@@ -149,9 +152,11 @@ const mainOnly: readonly (keyof Operations)[] = [
   'listBranches',
   'listTags',
   'maintainTable',
+  'purgeDroppedTables',
   'registerTable',
   'renameTable',
   'tableExists',
+  'undropTable',
 ];
 
 async function answered(request: Request, allows: (question: AccessRequest) => boolean) {

@@ -13,6 +13,7 @@ import type { Engine } from '#src/engine/port/engine.ts';
 import { type Clock, systemClock } from '#src/kernel/clock.ts';
 import { type ErrorName, LancegateError } from '#src/kernel/errors.ts';
 import type { Location, ObjectName, TableRef } from '#src/kernel/ids.ts';
+import { Trash } from '#src/table/trash.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { sharedPostgres, withoutPostgres } from '#test/fixtures/postgres.ts';
@@ -38,15 +39,11 @@ interface Maker {
 const openInFile = (folder: string) =>
   openSqliteCatalog(join(folder, 'catalog.sqlite'), { holder: { command: 'a test' } });
 
-const makerOn = (catalog: Catalog, engine: Engine): TableMaker =>
-  new TableMaker({
-    catalog,
-    engine,
-    clock: systemClock,
-    newId: randomUUID,
-    logger: createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } }),
-    metrics: new Metrics(),
-  });
+function makerOn(catalog: Catalog, engine: Engine): TableMaker {
+  const logger = createLogger({ level: 'error', format: 'json', destination: { write: () => undefined } });
+  const parts = { catalog, engine, clock: systemClock, newId: randomUUID, logger, metrics: new Metrics() };
+  return new TableMaker({ ...parts, trash: new Trash({ ...parts, dropRetentionMs: 0 }) });
+}
 
 const fill = (creation: TableCreation): Promise<WrittenTable> => {
   const source = sourceFrom(inChunks(stream({ id: vectorFromArray([1, 2], new Int32()) })));

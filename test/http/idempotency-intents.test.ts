@@ -115,7 +115,7 @@ async function start(t: TestContext) {
     maxWaitingPerTable: 100,
     ...{ maxOpenDatasets: 10, principalShare: 0.5 },
     ...{ consumerRetentionMs: 60_000, keyMemoryBytes: 1 << 24, keyHasher: new KeyHasher(new Uint32Array(8)) },
-    idempotencyKeptMs: 60_000,
+    ...{ idempotencyKeptMs: 60_000, dropRetentionMs: 0 },
     maintenanceLimits: { isAutomatic: false, retentionMs: 60_000, indexFromRows: 1_000 },
   });
   t.after(async () => {

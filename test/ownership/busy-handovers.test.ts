@@ -51,6 +51,7 @@ async function operationsOf(t: TestContext, replica: Joined) {
       keyHasher: new KeyHasher(new Uint32Array(8)),
       keyMemoryBytes: 1 << 20,
       consumerRetentionMs: 60_000,
+      dropRetentionMs: 0,
       principalShare: 0.5,
     },
     ...{ maxWaitingPerTable: 10, maxOpenDatasets: 10, idempotencyKeptMs: 1_000, managesVersions: false },

@@ -11,6 +11,7 @@ import { type TableCreation, TableMaker } from '#src/create/table-maker.ts';
 import { systemClock } from '#src/kernel/clock.ts';
 import type { Location, TableRef } from '#src/kernel/ids.ts';
 import { NamesHere } from '#src/ownership/names-here.ts';
+import { Trash } from '#src/table/trash.ts';
 import { createLogger } from '#src/telemetry/logger.ts';
 import { Metrics } from '#src/telemetry/metrics.ts';
 import { createTable, register, table } from '#test/contract/catalog/fixtures.ts';
@@ -56,7 +57,8 @@ async function replicas(t: TestContext) {
     };
     const owners = { hold: () => undefined, confirm };
     const parts = { engine, owners, clock: systemClock, newId: randomUUID, logger, metrics: new Metrics() };
-    const maker = new TableMaker({ ...parts, catalog: replacing(catalog, stopped(catalog)) });
+    const trash = new Trash({ ...parts, catalog, dropRetentionMs: 0 });
+    const maker = new TableMaker({ ...parts, trash, catalog: replacing(catalog, stopped(catalog)) });
     return { catalog, maker, expire: () => lease(catalog, id, -1) };
   };
   const rowsAt = async (location: Location): Promise<number> => {

@@ -48,6 +48,8 @@ export const actionScopes = {
   DeleteTableTag: 'write',
   CreateNamespace: 'write',
   DropTable: 'admin',
+  UndropTable: 'admin',
+  PurgeTable: 'admin',
   DeregisterTable: 'admin',
   RenameTable: 'admin',
   CloneTable: 'admin',

@@ -17,6 +17,7 @@ import { tableOwners } from './0006-table-owners.ts';
 import { storageRoot } from './0007-storage-root.ts';
 import { databases } from './0008-databases.ts';
 import { acknowledgedVersions } from './0009-acknowledged-versions.ts';
+import { droppedTables } from './0010-dropped-tables.ts';
 import type { ColumnTypes } from './column-types.ts';
 
 /** Names sort in the order the migrations run. */
@@ -30,6 +31,7 @@ export const catalogMigrations = (types: ColumnTypes): Readonly<Record<string, M
   '0007-storage-root-additive': storageRoot(types),
   '0008-databases-additive': databases(types),
   '0009-acknowledged-versions-additive': acknowledgedVersions(types),
+  '0010-dropped-tables-additive': droppedTables(types),
 });
 
 const migrationTableName = 'catalog_migrations';

@@ -35,6 +35,12 @@ export interface TableRow {
   readonly storage_options: string;
 }
 
+/** It was dropped, and can be brought back. */
+interface DroppedTableRow extends TableRow {
+  readonly dropped_at_ms: number;
+  readonly kept_until_ms: number;
+}
+
 /** Reservations have rows of their own: an overwrite's old table stays visible while the new one is written. */
 export interface CreationRow {
   readonly id: string;
@@ -45,7 +51,7 @@ export interface CreationRow {
 
 /**
  * Every location ever given out, so that none is given out twice.
- * `live`: a table or a creation holds it. `discarded`: its files wait to be removed. `retired`: neither; either the
+ * `live`: a table, one in the trash or a creation holds it. `discarded`: its files wait to be removed. `retired`: neither; either the
  * files are gone or they were deregistered and belong to another program.
  */
 interface LocationRow {
@@ -155,6 +161,7 @@ export interface CatalogSchema {
   readonly table_owners: TableOwnerRow;
   readonly storage_root: StorageRootRow;
   readonly databases: DatabaseRow;
+  readonly dropped_tables: DroppedTableRow;
 }
 
 export type CatalogDb = Kysely<CatalogSchema>;

@@ -10,12 +10,12 @@
 import { invalidInput } from '../../kernel/errors.ts';
 import { type Location, ownLocation, type TableId, type TableRef } from '../../kernel/ids.ts';
 import { overlap, type Spelling } from '../../kernel/spelling.ts';
-import type { Creation, KnownLocation, Publication, TableRecord } from '../port.ts';
-import { concurrentCreate } from '../refusals.ts';
+import type { Creation, DroppedFiles, KnownLocation, Publication, TableRecord } from '../port.ts';
+import { concurrentCreate, tableAlreadyExists } from '../refusals.ts';
 import { type CatalogDb, type CreationRow, namespacePathOf, tablePathOf, tableRefOf } from './catalog-db.ts';
 import { findTransaction, insertAnswers, insertTransactions } from './commits.ts';
 import { requireNamespace } from './namespaces.ts';
-import { deleteTable, findTable, insertTable } from './table-rows.ts';
+import { deleteTable, findTable, insertTable, rowOf } from './table-rows.ts';
 
 const creationOf = (row: CreationRow): Creation => ({
   id: row.id,
@@ -26,6 +26,12 @@ const creationOf = (row: CreationRow): Creation => ({
 export async function findCreationId(db: CatalogDb, ref: TableRef): Promise<string | undefined> {
   const row = await db.selectFrom('creations').select('id').where('path', '=', tablePathOf(ref)).executeTakeFirst();
   return row?.id;
+}
+
+export async function requireFreeName(db: CatalogDb, ref: TableRef): Promise<void> {
+  await requireNamespace(db, ref.namespace);
+  if ((await findTable(db, ref)) !== undefined) throw tableAlreadyExists(ref);
+  if ((await findCreationId(db, ref)) !== undefined) throw concurrentCreate(ref);
 }
 
 export async function unfinishedCreations(db: CatalogDb, ref?: TableRef): Promise<readonly Creation[]> {
@@ -78,7 +84,7 @@ export async function publishCreation(
   // The old location is released last, when the rows show whether the new table has the same one.
   if (previous !== undefined) await deleteTable(db, previous.id);
   await insertTable(db, record);
-  if (previous !== undefined) await releaseLocation(db, previous.location, 'discarded');
+  if (previous !== undefined) await letGo(db, previous, publication.replaced ?? 'discarded');
   await insertTransactions(db, [{ ...publication.transaction, tableId: id, ref }]);
   if (publication.answer !== undefined) await insertAnswers(db, [publication.answer]);
   return record;
@@ -197,6 +203,17 @@ const around = (location: Location): readonly Location[] =>
 
 /** The names of states in the database, by those of the port. */
 const stateNames = { live: 'held', discarded: 'discarded', retired: 'left' } as const;
+
+/** The table is gone from the names. One that is only declared has no rows to bring back. */
+export async function letGo(db: CatalogDb, record: TableRecord, files: DroppedFiles): Promise<void> {
+  if (files === 'left') return releaseLocation(db, record.location, 'retired');
+  if (files === 'discarded' || record.state === 'declared') return releaseLocation(db, record.location, 'discarded');
+  const times = { dropped_at_ms: files.droppedAtMs, kept_until_ms: files.keptUntilMs };
+  await db
+    .insertInto('dropped_tables')
+    .values({ ...rowOf(record), ...times })
+    .execute();
+}
 
 /** Releases a location unless another table holds it: `discarded` if its files shall go, `retired` if they shall stay. */
 export async function releaseLocation(

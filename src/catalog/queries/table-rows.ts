@@ -13,7 +13,7 @@ import {
 } from './catalog-db.ts';
 import { requireNamespace } from './namespaces.ts';
 
-const recordOf = (row: TableRow): TableRecord => ({
+export const recordOf = (row: TableRow): TableRecord => ({
   id: row.id,
   ref: tableRefOf(row.path),
   location: row.location,
@@ -22,7 +22,7 @@ const recordOf = (row: TableRow): TableRecord => ({
   storageOptions: propertiesFromJson(row.storage_options),
 });
 
-const rowOf = (record: TableRecord): TableRow => ({
+export const rowOf = (record: TableRecord): TableRow => ({
   id: record.id,
   path: tablePathOf(record.ref),
   namespace: namespacePathOf(record.ref.namespace),

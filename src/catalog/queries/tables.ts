@@ -1,11 +1,10 @@
 /** This changes which tables there are, creates apart: those are in `creations.ts`. */
 import { isDeepStrictEqual } from 'node:util';
 import type { TableId, TableRef } from '../../kernel/ids.ts';
-import type { Adoption, TableRecord, TableState } from '../port.ts';
-import { concurrentCreate, tableAlreadyExists, tableNotFound } from '../refusals.ts';
+import type { Adoption, DroppedFiles, TableRecord, TableState } from '../port.ts';
+import { concurrentCreate, tableNotFound } from '../refusals.ts';
 import { type CatalogDb, namespacePathOf, tablePathOf } from './catalog-db.ts';
-import { claimForAdoption, claimFresh, findCreationId, locationsAt, releaseLocation } from './creations.ts';
-import { requireNamespace } from './namespaces.ts';
+import { claimForAdoption, claimFresh, findCreationId, letGo, locationsAt, requireFreeName } from './creations.ts';
 import { deleteTable, findTable, insertTable } from './table-rows.ts';
 
 type NewTable = Pick<TableRecord, 'id' | 'ref' | 'location' | 'properties'>;
@@ -21,16 +20,10 @@ export async function registerTable(db: CatalogDb, id: TableId, adoption: Adopti
   // The caller checked the rights on the owners that it saw, and the right to take the name.
   if (!isDeepStrictEqual(await locationsAt(db, location, spelling), seen)) throw concurrentCreate(ref);
   if (replaces !== undefined && (await findTable(db, ref))?.id !== replaces) throw concurrentCreate(ref);
-  if (replaces !== undefined) await removeTable(db, ref, 'retired');
+  if (replaces !== undefined) await removeTable(db, ref, 'left');
   await requireFreeName(db, ref);
   await claimForAdoption(db, location, spelling, ref);
   return insertNew(db, { id, ref, location, properties }, 'created');
-}
-
-async function requireFreeName(db: CatalogDb, ref: TableRef): Promise<void> {
-  await requireNamespace(db, ref.namespace);
-  if ((await findTable(db, ref)) !== undefined) throw tableAlreadyExists(ref);
-  if ((await findCreationId(db, ref)) !== undefined) throw concurrentCreate(ref);
 }
 
 async function insertNew(db: CatalogDb, table: NewTable, state: TableState): Promise<TableRecord> {
@@ -53,15 +46,10 @@ export async function renameTable(db: CatalogDb, from: TableRef, to: TableRef): 
   return { ...record, ref: to };
 }
 
-/** `released` says what becomes of the files. */
-export async function removeTable(
-  db: CatalogDb,
-  ref: TableRef,
-  released: 'discarded' | 'retired',
-): Promise<TableRecord> {
+export async function removeTable(db: CatalogDb, ref: TableRef, files: DroppedFiles): Promise<TableRecord> {
   const record = await findTable(db, ref);
   if (record === undefined) throw tableNotFound(ref);
   await deleteTable(db, record.id);
-  await releaseLocation(db, record.location, released);
+  await letGo(db, record, files);
   return record;
 }

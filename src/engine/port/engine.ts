@@ -8,7 +8,7 @@
  * text in `internal`, for the log alone.
  */
 import type { IpcFile } from '../../arrow/format/ipc-file.ts';
-import type { BranchName, Location, Properties } from '../../kernel/ids.ts';
+import type { BranchName, Location, Properties, TableId } from '../../kernel/ids.ts';
 import type { Spelling } from '../../kernel/spelling.ts';
 import type { ProposedManifest } from './change.ts';
 import type { ChangeLimits } from './change-limits.ts';
@@ -36,6 +36,13 @@ export interface Locations {
   space(): Promise<Space | undefined>;
   /** Removes every file of the location. Harmless when repeated. `confirm`: awaited directly before, as that of `PruneRequest`. */
   remove(location: Location, confirm?: () => Promise<void>): Promise<void>;
+  /**
+   * Takes the files of a dropped table out of the folders in which other programs look for tables, where the storage can move them, and
+   * returns where they are by then. Harmless when repeated.
+   */
+  setAside(location: Location, table: TableId): Promise<Location>;
+  /** Undoes it. Harmless when repeated. `InvalidTableState` where something else is stored at the location by now. */
+  bringBack(location: Location, table: TableId): Promise<void>;
   /** False as soon as anything at all is stored at the location. */
   isVacant(location: Location): Promise<boolean>;
   /** What a reader with access to the storage opens. */

@@ -146,7 +146,21 @@ export const guides: Readonly<Record<string, Guide>> = {
   DeregisterTable: { group: tables, text: 'The name is free again, and the files stay where they are.', example: {} },
   DropTable: {
     group: tables,
-    text: 'The table is gone for every reader at once, with its versions, tags and branches.',
+    text: 'The table is gone for every reader at once, with its versions, tags and branches, and the name is free. It is in the trash for `--drop-retention`.',
+    example: {},
+  },
+  ListDroppedTables: {
+    group: tables,
+    text: 'The trash of a namespace, the newest first. The root is the delimiter, `$`.',
+  },
+  UndropTable: {
+    group: tables,
+    text: 'The one that was dropped last, or that `dropped_id` names, with its versions, tags and branches; under another name where `new_table_name` says one.',
+    example: {},
+  },
+  PurgeTable: {
+    group: tables,
+    text: 'All that was dropped under this name, or what `dropped_id` names. It cannot be brought back.',
     example: {},
   },
   MaintainTable: {

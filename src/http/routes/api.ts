@@ -31,14 +31,17 @@ import { declareTableRoute } from '../../operations/tables/declare-table.ts';
 import { deleteVersionsRoute } from '../../operations/tables/delete-versions.ts';
 import { describeTableRoute, tableExistsRoute } from '../../operations/tables/describe-table.ts';
 import { deregisterTableRoute, dropTableRoute } from '../../operations/tables/drop-table.ts';
+import { listDroppedTablesRoute } from '../../operations/tables/list-dropped-tables.ts';
 import { listAllTablesRoute, listTablesRoute } from '../../operations/tables/list-tables.ts';
 import { describeVersionRoute, listVersionsRoute } from '../../operations/tables/list-versions.ts';
+import { purgeDroppedTablesRoute } from '../../operations/tables/purge-dropped-tables.ts';
 import { analyzeQueryRoute, explainQueryRoute, queryTableRoute } from '../../operations/tables/query-table.ts';
 import { readChangesRoute } from '../../operations/tables/read-changes.ts';
 import { registerTableRoute } from '../../operations/tables/register-table.ts';
 import { renameTableRoute } from '../../operations/tables/rename-table.ts';
 import { restoreTableRoute } from '../../operations/tables/restore-table.ts';
 import { tableStatsRoute } from '../../operations/tables/table-statistics.ts';
+import { undropTableRoute } from '../../operations/tables/undrop-table.ts';
 import { acknowledgeChangesRoute } from '../../operations/tags/acknowledge-changes.ts';
 import { createTagRoute } from '../../operations/tags/create-tag.ts';
 import { deleteTagRoute } from '../../operations/tags/delete-tag.ts';
@@ -82,6 +85,9 @@ const offered = {
   registerTable: registerTableRoute,
   deregisterTable: deregisterTableRoute,
   dropTable: dropTableRoute,
+  undropTable: undropTableRoute,
+  purgeDroppedTables: purgeDroppedTablesRoute,
+  listDroppedTables: listDroppedTablesRoute,
   renameTable: renameTableRoute,
   cloneTable: cloneTableRoute,
   maintainTable: maintainTableRoute,

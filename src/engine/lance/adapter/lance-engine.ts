@@ -3,7 +3,7 @@ import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Session } from '@lancedb/lancedb';
 import { LancegateError } from '../../../kernel/errors.ts';
-import { type BranchName, type Location, ownLocation, type Properties } from '../../../kernel/ids.ts';
+import { type BranchName, type Location, ownLocation, type Properties, type TableId } from '../../../kernel/ids.ts';
 import { branchFolder, stagingFolder } from '../../../lance-format/manifest/manifest-files.ts';
 import { requireBoundedColumns } from '../../../lance-format/manifest/stored-columns.ts';
 import type { ProposedManifest } from '../../port/change.ts';
@@ -201,6 +201,15 @@ export class LanceEngine implements Engine {
   async remove(location: Location, confirm?: () => Promise<void>): Promise<void> {
     this.#forgetShadows(location, undefined);
     await this.#storage.remove(location, confirm);
+  }
+
+  async setAside(location: Location, table: TableId): Promise<Location> {
+    this.#forgetShadows(location, undefined);
+    return engineCall('replace', () => this.#storage.setAside(location, table));
+  }
+
+  bringBack(location: Location, table: TableId): Promise<void> {
+    return engineCall('replace', () => this.#storage.bringBack(location, table));
   }
 
   isVacant(location: Location): Promise<boolean> {

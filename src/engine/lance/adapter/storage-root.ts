@@ -5,6 +5,7 @@ import { invalidInput } from '../../../kernel/errors.ts';
 import { type Location, ownLocation } from '../../../kernel/ids.ts';
 import type { Spelling } from '../../../kernel/spelling.ts';
 import type { ResolvedLocation } from '../../port/engine.ts';
+import { trashFolder } from '../storage/folder-storage.ts';
 
 const suffix = '.lance';
 /** What LanceDB accepts as a table's name; every location ends in such a name and `.lance`. */
@@ -133,6 +134,7 @@ function faultOf(segments: readonly string[]): string | undefined {
   if (!name.endsWith(suffix) || !openableName.test(name.slice(0, -suffix.length))) {
     return 'it must end in a table folder: letters, digits, "_", "-", "." and then ".lance"';
   }
+  if (segments[0] === trashFolder) return 'it must not lie in the folder of dropped tables';
   const isInDataset = segments.slice(0, -1).some((segment) => segment.toLowerCase().endsWith(suffix));
   return isInDataset ? 'it must not lie inside the folder of a table' : undefined;
 }

@@ -1,5 +1,5 @@
 /** The files of tables are here. What differs between a file system and an object store is behind these two interfaces alone. */
-import type { BranchName, Location } from '../../../kernel/ids.ts';
+import type { BranchName, Location, TableId } from '../../../kernel/ids.ts';
 import type { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { StoredVersion, VersionPage } from '../../port/dataset.ts';
 import type { ClonedVersion, RecoverRequest, Recovery, Space } from '../../port/engine.ts';
@@ -58,6 +58,9 @@ export interface TableStorage {
   space(): Promise<Space | undefined>;
   isVacant(location: Location): Promise<boolean>;
   remove(location: Location, confirm: Confirm): Promise<void>;
+  /** See `Locations.setAside`. */
+  setAside(location: Location, table: TableId): Promise<Location>;
+  bringBack(location: Location, table: TableId): Promise<void>;
   clone(from: ClonedVersion, to: Location): Promise<void>;
   recover(request: RecoverRequest): Promise<Recovery>;
   close(): void;

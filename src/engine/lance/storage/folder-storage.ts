@@ -1,6 +1,7 @@
-import { lstat, rm, statfs } from 'node:fs/promises';
-import { join, relative, resolve, sep } from 'node:path';
-import type { BranchName, Location } from '../../../kernel/ids.ts';
+import { lstat, mkdir, rename, rm, statfs } from 'node:fs/promises';
+import { basename, dirname, join, relative, resolve, sep } from 'node:path';
+import { codeOf, LancegateError } from '../../../kernel/errors.ts';
+import { type BranchName, type Location, ownLocation, type TableId } from '../../../kernel/ids.ts';
 import { localPath } from '../../../lance-format/manifest/manifest-files.ts';
 import type { ClonedVersion, RecoverRequest, Recovery, Space } from '../../port/engine.ts';
 import type { FileWriter } from '../commit/file-writer.ts';
@@ -77,6 +78,43 @@ export class FolderStorage implements TableStorage {
     await rm(this.#pathOf(location), { recursive: true, force: true });
   }
 
+  /** It stays where it is if its folder is on another file system than the root. */
+  async setAside(location: Location, table: TableId): Promise<Location> {
+    const aside = asideOf(location, table);
+    if (!(await this.isVacant(aside))) return aside;
+    if (await this.isVacant(location)) return aside;
+    await mkdir(dirname(this.#pathOf(aside)), { recursive: true });
+    return (await this.#move(location, aside)) ? aside : location;
+  }
+
+  async bringBack(location: Location, table: TableId): Promise<void> {
+    const aside = asideOf(location, table);
+    if (await this.isVacant(aside)) return;
+    if (!(await this.isVacant(location)))
+      throw new LancegateError(
+        'InvalidTableState',
+        'another program has stored something where the table was; remove that, or register it under a name of its own',
+      );
+    await mkdir(dirname(this.#pathOf(location)), { recursive: true });
+    await this.#move(aside, location);
+  }
+
+  /** False where the file system cannot. */
+  async #move(from: Location, to: Location): Promise<boolean> {
+    const [source, target] = [this.#pathOf(from), this.#pathOf(to)];
+    try {
+      await rename(source, target);
+    } catch (error) {
+      if (codeOf(error) !== 'EXDEV') throw error;
+      return false;
+    }
+    const { fileSync, rootPath } = this.#parts;
+    for (let folder = dirname(target); folder !== dirname(rootPath); folder = dirname(folder))
+      await fileSync.folder(folder);
+    await fileSync.folder(dirname(source));
+    return true;
+  }
+
   async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
     const [source, target] = [this.branch(location, branch), this.branch(to, undefined)];
     const { rootPath, fresh } = this.#parts;
@@ -100,6 +138,13 @@ export class FolderStorage implements TableStorage {
     return join(this.#parts.rootPath, location);
   }
 }
+
+/** Below the root; no table can be made or registered there. */
+export const trashFolder = '.lancegate-trash';
+
+/** Each table has a folder of its own there, which no other takes. */
+const asideOf = (location: Location, table: TableId): Location =>
+  ownLocation(`${trashFolder}/${basename(location, '.lance')}-${table}.lance`);
 
 /** undefined for a path that is not. */
 const below = (rootPath: string, path: string): string | undefined =>

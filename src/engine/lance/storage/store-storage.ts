@@ -60,6 +60,14 @@ export class StoreStorage implements TableStorage {
     await store.delete(keys);
   }
 
+  /** A store cannot move what lies under a prefix. */
+  async setAside(location: Location): Promise<Location> {
+    await this.#mirrors.forget(location);
+    return location;
+  }
+
+  async bringBack(): Promise<void> {}
+
   async clone({ location, branch, version }: ClonedVersion, to: Location): Promise<void> {
     const [source, target] = [this.branch(location, branch), this.branch(to, undefined)];
     const keyOf = (uri: string) => this.#mirrors.keyOf(uri);

@@ -1,0 +1,112 @@
+/** The end of what is in the trash: a client asks for it, or its time has passed. */
+import Type from 'typebox';
+import type { DroppedTable, TrashCatalog } from '../../catalog/port.ts';
+import { notInTrash } from '../../catalog/refusals.ts';
+import type { TableMaker } from '../../create/table-maker.ts';
+import { onceRoute } from '../../endpoint/json-route.ts';
+import { tableTarget } from '../../endpoint/route.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { showTable, type TableId, type TableRef } from '../../kernel/ids.ts';
+import { neverAborts } from '../../kernel/read-write-lock.ts';
+import type { TableLocks } from '../../table/table-locks.ts';
+import type { TableOwners } from '../../table/table-owners.ts';
+import type { Trash } from '../../table/trash.ts';
+import type { Logger } from '../../telemetry/logger.ts';
+import { droppedId } from './undrop-table.ts';
+
+interface Deps {
+  readonly catalog: TrashCatalog;
+  readonly maker: TableMaker;
+  readonly locks: TableLocks;
+  readonly trash: Trash;
+}
+
+interface PurgeCommand {
+  readonly table: TableRef;
+  /** All of this name where this is undefined. */
+  readonly id: string | undefined;
+}
+
+/** Removes dropped tables from the trash, and their files. */
+const purgeDroppedTables =
+  (deps: Deps) =>
+  async ({ table, id }: PurgeCommand): Promise<{ readonly purged: readonly TableId[] }> => {
+    const purged: TableId[] = [];
+    for (;;) {
+      const dropped = await deps.trash.find(table, id);
+      if (dropped === undefined) break;
+      await purge(deps, dropped);
+      purged.push(dropped.id);
+    }
+    if (purged.length === 0) throw notInTrash(table);
+    return { purged };
+  };
+
+async function purge({ catalog, maker, locks, trash }: Deps, dropped: DroppedTable): Promise<void> {
+  const { ref, id } = dropped;
+  const leave = await locks.lockExclusive(ref, neverAborts);
+  try {
+    const files = await trash.filesOf(dropped);
+    await catalog.purgeDropped(ref, id, files);
+    await maker.discard({ ref, location: files });
+  } finally {
+    leave();
+  }
+}
+
+/**
+ * Purges each minute what was to be kept until now, of names that this process owns or that no process does. Returns how to stop it,
+ * which waits for the purge under way.
+ */
+export function keepPurging(
+  parts: Deps & {
+    readonly owners: Pick<TableOwners, 'ownerOf'>;
+    readonly clock: Clock;
+    readonly logger: Logger;
+  },
+): () => Promise<void> {
+  const { clock } = parts;
+  let isStopped = false;
+  let cancel = (): void => {};
+  let round = Promise.resolve();
+  function run(): void {
+    round = purgeEnded(parts, () => isStopped).then(() => {
+      if (!isStopped) cancel = clock.schedule(60_000, run);
+    });
+  }
+  run();
+  return async () => {
+    isStopped = true;
+    cancel();
+    await round;
+  };
+}
+
+/** Never rejects. */
+async function purgeEnded(parts: Parameters<typeof keepPurging>[0], isEnding: () => boolean): Promise<void> {
+  const { trash, owners, logger } = parts;
+  try {
+    for await (const dropped of trash.ended()) {
+      if (isEnding()) return;
+      const owner = await owners.ownerOf(dropped.ref, { mustClaim: false });
+      if (owner.kind !== 'self') continue;
+      await purge(parts, dropped);
+      logger.info({ table: showTable(dropped.ref), droppedId: dropped.id }, 'purged a table that was dropped');
+    }
+  } catch (error) {
+    if (!isEnding()) logger.warn({ error }, 'a dropped table could not be purged; the service tries again');
+  }
+}
+
+export const purgeDroppedTablesRoute = onceRoute('purge_dropped_tables', purgeDroppedTables, {
+  path: '/v1/table/:id/trash/purge',
+  target: tableTarget,
+  action: 'PurgeTable',
+  summary: 'Removes dropped tables of a name, and their files, from the trash',
+  answers: Type.Object({ purged: Type.Array(Type.String()) }),
+  body: Type.Object({ dropped_id: droppedId }),
+  answer: async (operation, { target: table, body }) => {
+    const { purged } = await operation({ table, id: body.dropped_id });
+    return { purged };
+  },
+});
