@@ -78,6 +78,10 @@ const outsiders: Readonly<Record<string, (stage: Stage) => Promise<unknown>>> = 
     await byAppending(stage, tableOf({ id: 1, v: 8 }))();
   },
   'doubles a row': (stage) => byAppending(stage, tableOf({ id: 1, v: 8 }))(),
+  'doubles a row by a newer and an older one': async (stage) => {
+    await byAppending(stage, tableOf({ id: 1, v: 8 }))();
+    await byAppending(stage, tableOf({ id: 1, v: 3 }))();
+  },
   'makes the column again': async (stage) => {
     const table = await stage.externalWriter();
     await table.dropColumns(['v']);

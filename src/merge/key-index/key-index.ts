@@ -46,21 +46,19 @@ export class FoundRows {
   readonly versions = new Map<number, OrderedValue>();
   readonly #index: KeyIndex;
   readonly #keys: KeySet;
-  readonly #version: number;
 
   constructor(index: KeyIndex, keys: KeySet) {
     this.#index = index;
     this.#keys = keys;
-    this.#version = index.tracked.version;
   }
 
   setVersion(key: number, version: OrderedValue): void {
     if (version !== undefined) this.versions.set(key, version);
   }
 
-  /** Whether the index would find the same rows, where no commit was under way: what one has planned may be taken back. */
+  /** Whether the index would find the same rows, while it stays at its version and no commit is under way. */
   areOf(index: KeyIndex, keys: KeySet): boolean {
-    return this.#index === index && this.#keys === keys && this.#version === index.tracked.version;
+    return this.#index === index && this.#keys === keys;
   }
 
   numRows(key: number): number {
