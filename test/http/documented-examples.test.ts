@@ -68,6 +68,7 @@ describe('what the documents page shows works when it is sent', () => {
   /** For those that make what is there only once, or change what another one made. */
   const doneBefore = new Map<string, () => Promise<unknown>>([
     ['CreateTable', () => service.post('/v1/table/people/drop')],
+    ['UndropTable', () => service.post('/v1/table/people/drop')],
     ['DeclareTable', () => service.post('/v1/table/people/drop')],
     ['CreateNamespace', () => service.post('/v1/namespace/team/drop')],
     ['AlterTableAlterColumns', addColumn],

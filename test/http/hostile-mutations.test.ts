@@ -29,7 +29,7 @@ describe(`${runs} damaged streams, seed ${seed}: merged and created through HTTP
   const later = afterSuite();
   let service: ServiceProcess;
   before(async () => {
-    service = await serviceOfTest(later, '--body-memory=256MiB');
+    service = await serviceOfTest(later, '--body-memory=256MiB', '--drop-retention=0s');
   });
   const tally = { merged: 0, mergeRefused: 0, created: 0, createRefused: 0 };
 

@@ -13,7 +13,7 @@ describe('a hostile body is refused in words, and the service lives', () => {
   let service: ServiceProcess;
   let idleBytes: number;
   before(async () => {
-    service = await serviceOfTest(later, '--body-memory=256MiB');
+    service = await serviceOfTest(later, '--body-memory=256MiB', '--drop-retention=0s');
     assert.equal((await service.post('/v1/table/target/create', goodStream)).status, 200);
     await service.post('/v1/table/promised/declare');
     idleBytes = service.memory().residentBytes;

@@ -72,7 +72,7 @@ describe('rows that end', () => {
     assert.equal(succeeded(await post('/v1/table/t/describe', { version })).version, 1, 'older versions stay');
     const line = service.log
       .map((text) => JSON.parse(text))
-      .find(({ msg, message = msg }) => /past their time/.test(message));
+      .find(({ msg, message = msg }) => /deleted rows that are past/.test(message));
     assert.deepEqual([line?.table, line?.branch, line?.numDeletedRows], ['t', 'main', 1]);
     const records = service.log
       .map((each) => JSON.parse(each))

@@ -52,7 +52,7 @@ describe('nothing of an upload that is cut off stays behind (P1)', () => {
   let authorization: string;
   before(async () => {
     // So small that every batch is written as soon as it has come.
-    service = await startTestService(later, { chunkBytes: 2 ** 10 });
+    service = await startTestService(later, { chunkBytes: 2 ** 10, DROP_RETENTION: '0s' });
     authorization = `Bearer ${await service.mint('lancegate:admin')}`;
   });
 
