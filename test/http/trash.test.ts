@@ -65,7 +65,10 @@ describe('the trash', () => {
     assert.equal(all.length, 3);
     succeeded(await post('again/undrop'));
     assert.equal(await count('again'), 3);
+    const aside = join(await folderOf('again'), '../.lancegate-trash');
+    const kept = readdirSync(aside);
     refused(await post('again/undrop'), 409, 5);
+    assert.deepEqual(readdirSync(aside), kept, 'the files of what is not back are no table for other programs');
     assert.deepEqual(
       (await trashOf('$')).filter(({ id }) => id[0] === 'again'),
       all.slice(1),
