@@ -194,7 +194,7 @@ export const settings = {
     dropRetentionMs: withDefault(durationMs(0, 3_650 * dayMs), {
       flag: 'drop-retention',
       default: '7d',
-      doc: 'How long a table that was dropped, or replaced by a create with `mode=overwrite`, stays in the trash, from which `undrop` brings it back. Its files take their space until then, or until it is purged. With 0s they go at once.',
+      doc: 'How long a table that was dropped, or replaced by a create with `mode=overwrite`, stays in the trash, from which `undrop` brings it back. Its files take their space until then, or until it is purged; on a disk that is nearly full the oldest are purged earlier. With 0s files go at once.',
     }),
     consumerRetentionMs: withDefault(durationMs(1_000, 3_650 * dayMs), {
       flag: 'consumer-retention',

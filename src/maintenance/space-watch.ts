@@ -1,6 +1,6 @@
 /**
  * Checks the free space on the disk of the tables. When the disk is nearly full it removes old versions of all tables, which
- * needs no space. Maintenance would not do that: it watches branches by their commits, and on a full
+ * needs no space, and then the oldest of what is in the trash until there is space again. Maintenance would not do that: it watches branches by their commits, and on a full
  * disk no commit succeeds; a service that has just started has seen none.
  *
  * A check costs one `statfs` while there is space. While there is none, each check visits all tables, because more versions
@@ -20,6 +20,8 @@ interface SpaceWatchParts {
   readonly logger: Logger;
   /** Removes old versions of main and all branches. Never rejects. */
   readonly pruneTable: (main: BranchRef) => Promise<void>;
+  /** Removes the table that has been in the trash for the longest; false where none is left. */
+  readonly purgeOldest: () => Promise<boolean>;
 }
 
 const tablesPerPage = 256;
@@ -58,8 +60,17 @@ export class SpaceWatch {
     const startMs = performance.now();
     try {
       if (await this.#isNearlyFull()) await this.#pruneAll();
+      while (
+        !this.#isStopped &&
+        this.#wasNearlyFull &&
+        (await this.#isNearlyFull()) &&
+        (await this.#parts.purgeOldest())
+      );
     } catch (error) {
-      this.#parts.logger.warn({ error }, 'the free space on the disk of the tables could not be read');
+      this.#parts.logger.warn(
+        { error },
+        'the free space on the disk of the tables could not be read, or the trash not be emptied',
+      );
     }
     this.#lookAfter(Math.max(10_000, 10 * (performance.now() - startMs)));
   }

@@ -28,7 +28,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { TableWriter } from '../write/table-writer.ts';
 import { keepDeletingEndedRows } from './ended-rows.ts';
 import { TableHandover } from './table-handover.ts';
-import { keepPurging } from './tables/purge-dropped-tables.ts';
+import { keepPurging, purgeOldest } from './tables/purge-dropped-tables.ts';
 
 interface StartDeps {
   readonly catalog: Catalog;
@@ -78,7 +78,12 @@ export async function startOperations(given: StartDeps) {
   const waits = new CommitWaits(given);
   const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins, consumers });
   const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
-  const spaceWatch = new SpaceWatch({ ...given, pruneTable: (main) => maintenance.pruneTable(main) });
+  const purge = purgeOldest({ ...given, maker, locks, trash });
+  const spaceWatch = new SpaceWatch({
+    ...given,
+    pruneTable: (main) => maintenance.pruneTable(main),
+    purgeOldest: purge,
+  });
   const keyBudget = new KeyBudget(given.keyMemoryBytes, given.clock);
   const writer = new TableWriter({
     ...given,
@@ -102,20 +107,8 @@ export async function startOperations(given: StartDeps) {
     ...{ maker, idempotency, locks, datasets, recoveryMarks, writer, maintenance, indexJobs },
   });
   await given.owners.start(handover);
-  const parts = {
-    locks,
-    datasets,
-    access,
-    maker,
-    trash,
-    writer,
-    recoveryMarks,
-    maintenance,
-    idempotency,
-    indexJobs,
-    waits,
-  };
-  const deps = { ...given, ...parts };
+  const parts = { locks, datasets, access, maker, trash, writer, recoveryMarks, maintenance };
+  const deps = { ...given, ...parts, idempotency, indexJobs, waits };
   const stopDeleting = given.maintenanceLimits.isAutomatic ? keepDeletingEndedRows(deps) : undefined;
   const stopPurging = keepPurging(deps);
   const close = async (): Promise<void> => {

@@ -4,7 +4,7 @@
  * where the storage can move them, after the drop and before the table is back. So a crash in between leaves files that the next start, or
  * the next owner of the name, moves.
  */
-import type { DroppedTable, KeptDropped, TableRecord, TrashCatalog } from '../catalog/port.ts';
+import type { DroppedPageRequest, DroppedTable, KeptDropped, TableRecord, TrashCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Location, TableRef } from '../kernel/ids.ts';
@@ -68,25 +68,23 @@ export class Trash {
 
   /** The table of this id, or the one that was dropped last, of this name. */
   async find(table: TableRef, id?: string): Promise<DroppedTable | undefined> {
-    for await (const dropped of this.#all({ of: { named: table } }))
+    for await (const dropped of this.all({ of: { named: table } }))
       if (id === undefined || dropped.id === id) return dropped;
     return undefined;
   }
 
   /** Those that are to be purged by now. */
   ended(): AsyncIterable<DroppedTable> {
-    return this.#all({ endedByMs: this.#deps.clock.nowMs() });
+    return this.all({ endedByMs: this.#deps.clock.nowMs() });
   }
 
   /** Finishes what a crash has left, of this name or of all. */
   async sweep(table?: TableRef): Promise<void> {
     const which = table === undefined ? {} : ({ of: { named: table } } as const);
-    for await (const dropped of this.#all(which)) await this.putAside(dropped);
+    for await (const dropped of this.all(which)) await this.putAside(dropped);
   }
 
-  async *#all(
-    which: Pick<Parameters<TrashCatalog['droppedTables']>[0], 'of' | 'endedByMs'>,
-  ): AsyncGenerator<DroppedTable> {
+  async *all(which: Pick<DroppedPageRequest, 'of' | 'endedByMs'> = {}): AsyncGenerator<DroppedTable> {
     const limit = 1000;
     let after: string | undefined;
     do {

@@ -8,12 +8,13 @@ import type { Dataset } from '#src/engine/port/dataset.ts';
 import { isRefusal } from '#src/engine/port/refusal.ts';
 import { addressesAmong, type RowAddressSql, rowAddress } from '#src/engine/port/row-address.ts';
 import { ownSql } from '#src/kernel/checked-sql.ts';
-import type { BranchName, Location, TableId } from '#src/kernel/ids.ts';
+import type { BranchName, Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
 import { createIndex } from '#test/fixtures/create-index.ts';
 import { appendTo, mergeInto } from '#test/fixtures/engine-writes.ts';
 import { upsertOn } from '#test/fixtures/upsert.ts';
+import { setAsideContract } from './set-aside.ts';
 
 interface EngineUnderTest {
   readonly engine: LanceEngine;
@@ -81,27 +82,7 @@ export function engineContract(
       assert.equal(await engine.isVacant(at), true);
     });
 
-    test('a dataset that is set aside leaves its folder where files can be moved, and comes back whole, once', async (t) => {
-      const { engine, storage } = await open(t);
-      const at = place();
-      const id = randomUUID() as TableId;
-      (await createDataset(engine, at, ipcFile(table(1, 2)), {})).close();
-      const aside = await engine.setAside(at, id);
-      assert.equal(await engine.setAside(at, id), aside);
-      assert.deepEqual(
-        [aside === at, await engine.isVacant(at)],
-        storage === 'file system' ? [false, true] : [true, false],
-      );
-      await engine.bringBack(at, id);
-      await engine.bringBack(at, id);
-      const dataset = await engine.open({ location: at });
-      assert.deepEqual(await idsOf(dataset), [1, 2]);
-      await mergeInto(dataset, upsert, ipcFile(table(2, 3)));
-      assert.deepEqual(await idsOf(dataset), [1, 2, 3]);
-      dataset.close();
-      await engine.remove(await engine.setAside(at, id));
-      assert.ok((await engine.isVacant(at)) && (await engine.isVacant(aside)));
-    });
+    setAsideContract(open, place);
 
     test('a location that is taken is not written to, and the error says so', async (t) => {
       const { engine } = await open(t);

@@ -126,3 +126,21 @@ test('and by hand, without automatic maintenance', async (t) => {
   assert.equal((await merge()).status, 200);
   assert.equal((await storedRows(service, 't')).length, ids.length);
 });
+
+test('tables that are overwritten again and again do not fill the disk: the oldest of the trash go first', async (t) => {
+  const clock = new AdvancingClock();
+  const service = await startTestService(t.after.bind(t), settings, clock);
+  const rows = { id: ids, text: ids.map(() => crypto.getRandomValues(Buffer.alloc(5_000)).toString('hex')) };
+  const overwrite = () => service.post('/v1/table/t/create?mode=overwrite', stream(rows));
+  for (let round = 0; round < 40; round += 1) {
+    const isDone = async (): Promise<boolean> => {
+      clock.advance(10_000);
+      return (await overwrite()).status === 200;
+    };
+    await eventually('there is space for one more', isDone, () => service.log.slice(-4));
+  }
+  assert.ok(service.log.some((line) => line.includes('purged the oldest of the dropped tables')));
+  assert.equal((await service.post('/v1/table/t/count_rows')).body, ids.length);
+  const { tables } = (await service.get('/v1/namespace/$/trash/list')).body as { readonly tables: readonly unknown[] };
+  assert.ok(tables.length > 0 && tables.length < 39, `${tables.length} are left`);
+});

@@ -82,14 +82,28 @@ export function keepPurging(
   };
 }
 
+/** For a disk that is nearly full. False where the trash has nothing of this process's names any more. */
+export const purgeOldest = (parts: Parameters<typeof keepPurging>[0]) => async (): Promise<boolean> => {
+  const { trash, logger } = parts;
+  let oldest: DroppedTable | undefined;
+  for await (const dropped of trash.all()) if (await isOwn(parts, dropped)) oldest = dropped;
+  if (oldest === undefined) return false;
+  await purge(parts, oldest);
+  const fields = { table: showTable(oldest.ref), droppedId: oldest.id };
+  logger.warn(fields, 'purged the oldest of the dropped tables: the disk is nearly full');
+  return true;
+};
+
+const isOwn = async ({ owners }: Parameters<typeof keepPurging>[0], { ref }: DroppedTable): Promise<boolean> =>
+  (await owners.ownerOf(ref, { mustClaim: false })).kind === 'self';
+
 /** Never rejects. */
 async function purgeEnded(parts: Parameters<typeof keepPurging>[0], isEnding: () => boolean): Promise<void> {
-  const { trash, owners, logger } = parts;
+  const { trash, logger } = parts;
   try {
     for await (const dropped of trash.ended()) {
       if (isEnding()) return;
-      const owner = await owners.ownerOf(dropped.ref, { mustClaim: false });
-      if (owner.kind !== 'self') continue;
+      if (!(await isOwn(parts, dropped))) continue;
       await purge(parts, dropped);
       logger.info({ table: showTable(dropped.ref), droppedId: dropped.id }, 'purged a table that was dropped');
     }
