@@ -33,6 +33,7 @@ const mayImport = {
   wire: [
     ...['kernel', 'arrow', 'sql', 'engine/port/index-spec.ts', 'engine/port/query-spec.ts', 'rows'],
     'merge/merge-command.ts',
+    'table/standing-rules.ts',
   ],
   auth: ['kernel', 'telemetry', 'wire', 'catalog/credentials.ts'],
   endpoint: ['kernel', 'memory', 'arrow', 'rows', 'idempotency', 'wire', 'auth', 'telemetry'],
@@ -49,7 +50,7 @@ const mayImport = {
   load: ['kernel', 'arrow', 'rows'],
   cli: [
     ...['kernel', 'arrow', 'rows', 'load', 'wire', 'auth', 'telemetry', 'config'],
-    ...['catalog/credentials.ts', 'merge/merge-command.ts'],
+    ...['catalog/credentials.ts', 'table/standing-rules.ts'],
   ],
 };
 

@@ -13,6 +13,15 @@ import {
 import type { Properties, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
+import {
+  invalidRulesOf,
+  leftOutOf,
+  rulesOfFirst,
+  type ToldOfRules,
+  toldOfRules,
+  validChunks,
+} from '../table/row-faults.ts';
+import type { RuleTexts } from '../table/standing-rules.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { TableMaker } from './table-maker.ts';
@@ -24,11 +33,13 @@ export interface CreateTableCommand {
   readonly requireDescribe: () => void;
   readonly properties: Properties | undefined;
   readonly storageOptions: Properties;
+  /** Those that the request says; the properties of the new table may have others. */
+  readonly rules: RuleTexts;
   readonly source: ArrowSource;
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-interface CreateTableResult {
+interface CreateTableResult extends ToldOfRules {
   /** undefined if no table was created or replaced, and in replayed answers of earlier releases. */
   readonly numInsertedRows?: number | undefined;
   readonly transactionId: TransactionId | undefined;
@@ -69,23 +80,32 @@ async function create(
   const record = await catalog.findTable(table);
   // A dataset that a program of files has written for a declared table, and that cannot be read, is the maker's to refuse.
   const existing = record?.state === 'declared' ? await access.adopted(record).catch(() => record) : record;
+  const properties = command.properties ?? (existing?.state === 'declared' ? existing.properties : {});
+  const rulesWith = (metadata: Schema['metadata']) => invalidRulesOf(command.rules, properties, metadata);
   if (existing?.state === 'created' && mode === 'exist_ok') {
     command.requireDescribe();
+    leftOutOf(source, rulesWith(new Map()).invalid);
     return answerExisting(deps, existing, await source.schema(), keyed);
   }
   if (existing?.state === 'created' && mode === 'create') throw tableAlreadyExists(table);
-  checkStorable(await source.schema());
+  const { schema, ...taking } = await rulesOfFirst(source, rulesWith);
+  checkStorable(schema);
   await using creation = await maker.begin({ ...command, existing });
-  const written = await creation.write(source.chunks(), scope.signal);
+  const written = await creation.write(validChunks(source, taking, undefined), scope.signal);
   const { transactionId, version, rows } = written;
-  const answer = { transactionId, version, numInsertedRows: rows, ...shown(deps, written.record) };
+  const told = toldOfRules(taking);
+  const answer = { transactionId, version, numInsertedRows: rows, ...shown(deps, written.record), ...told };
   const request = await keyed?.request(); // the body has passed by now, so nothing waits for it under the lock
   const release = await locks.lockExclusive(table, scope.signal);
   try {
     scope.signal.throwIfAborted();
     await creation.publish(written, {
       operation: 'create_table',
-      outcome: { mode, num_inserted_rows: String(rows) },
+      outcome: {
+        mode,
+        num_inserted_rows: String(rows),
+        ...(told.numInvalidRows !== undefined && { num_invalid_rows: String(told.numInvalidRows) }),
+      },
       answer: request && keyedAnswer(request, answer),
     });
   } finally {

@@ -323,3 +323,6 @@ export function methodFinder(routes: readonly RouteMethods[]): (path: string) =>
 /** Node joins repeated headers of most names, or drops all but the first; the type does not say so. */
 export const headerText = (value: string | string[] | undefined): string | undefined =>
   Array.isArray(value) ? value.join(', ') : value;
+
+export const headerTexts = (headers: RouteInput['headers']): Readonly<Record<string, string | undefined>> =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, headerText(value)]));

@@ -12,6 +12,7 @@ import type { PreparedRows, Replacing, StagedSource } from '../engine/port/row-a
 import type { Shadow } from '../engine/port/shadow.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import type { Some } from '../kernel/some.ts';
+import type { ToldOfRules } from '../table/row-faults.ts';
 import {
   type Committed,
   type Head,
@@ -36,6 +37,8 @@ export interface InsertRequest extends WriteRequest {
   readonly chunk: IpcChunk | undefined;
   /** Its owner discards it when the request is over. */
   readonly staged: StagedSource | undefined;
+  /** What its answer says besides its counts. */
+  readonly told: ToldOfRules;
 }
 
 /** It is equal for inserts that may share a commit; undefined for one that is committed alone. */
@@ -63,7 +66,7 @@ class InsertBatch implements WriteBatch {
 
   async commit(head: Head): Promise<Committed | 'overtaken'> {
     const { mode, staged } = this.#requests[0];
-    if (mode === 'append' && this.numRows === 0) return unchanged(this.#requests, head);
+    if (mode === 'append' && this.numRows === 0) return { ...unchanged(this.#requests, head), count: this.#counted };
     const written = await this.#commitWritten(head, mode, staged);
     const made = written === 'overtaken' || isMade(written) ? written : await this.#commitInShadow(head, mode, staged);
     return made === 'overtaken' ? made : this.#committed(made.version);
@@ -136,12 +139,18 @@ class InsertBatch implements WriteBatch {
   }
 
   get #totals(): readonly WriteTotals[] {
-    return this.#requests.map(({ rows }) => ({ numInsertedRows: rows, numUpdatedRows: 0, numDeletedRows: 0 }));
+    return this.#requests.map(({ rows, told }) => ({
+      numInsertedRows: rows,
+      numUpdatedRows: 0,
+      numDeletedRows: 0,
+      ...told,
+    }));
   }
 
+  readonly #counted = async () => ({ each: this.#totals, by: undefined });
+
   #committed(version: number): Committed {
-    const each = this.#totals;
-    return { version, count: async () => ({ each, by: undefined }), surplusRows: 0 };
+    return { version, count: this.#counted, surplusRows: 0 };
   }
 }
 

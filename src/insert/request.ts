@@ -23,21 +23,36 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import { markBranch, type RecoveryMarks } from '../table/recovery-marks.ts';
 import { requireRowEnds } from '../table/row-ends.ts';
+import {
+  invalidRulesOf,
+  leftOutOf,
+  requireFewInvalid,
+  rulesOfFirst,
+  type Taking,
+  type ToldOfRules,
+  toldOfRules,
+  validChunks,
+  withoutUnallowedNulls,
+} from '../table/row-faults.ts';
+import type { RuleTexts } from '../table/standing-rules.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/table-writer.ts';
+import type { WriteRequest } from '../write/write.ts';
 import { type InsertMode, type InsertRequest, insertBatchKey } from './insert-kind.ts';
 
 interface InsertRowsCommand {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
   readonly mode: InsertMode;
+  /** Those that the request says; the table may have others. */
+  readonly rules: RuleTexts;
   readonly source: ArrowSource;
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-interface InsertRowsResult {
+interface InsertRowsResult extends ToldOfRules {
   readonly transactionId: TransactionId;
   readonly version: number;
   readonly numInsertedRows: number;
@@ -89,14 +104,19 @@ class InsertRows {
     keyed: Keyed | undefined,
   ): Promise<InsertRowsResult> {
     const dataset = await this.#deps.datasets.lastSeen(table.location, command.branch);
-    if (command.mode === 'append') await command.source.readFor(() => dataset.columns());
-    const schema = await command.source.schema();
+    const { mode, source: sent, rules: asked } = command;
+    if (mode === 'append') await sent.readFor(() => dataset.columns());
+    const rulesFor = ({ metadata }: Schema) => invalidRulesOf(asked, table.properties, metadata);
+    const rules = rulesFor((await fittingSchema(dataset, rulesFor)).schema);
+    const taking = { rules, invalid: leftOutOf(sent, rules.invalid) };
+    const schema = await sent.schema();
     const columns = await columnsFor(command, schema, dataset);
     if (columns === undefined) requireRowEnds(table.properties, schema);
     const staged = columns && needsWhole(schema, columns) ? undefined : dataset.stageSource(columns?.file);
     try {
-      const source = await this.#receive(table, command, columns, staged, scope);
-      return await this.#submit(table, command, { ...source, columns }, scope, await keyed?.request());
+      const received = await this.#receive(table, command, { ...taking, columns, staged }, scope);
+      const source = { ...received, columns, told: toldOfRules(taking) };
+      return await this.#submit(table, command, source, scope, await keyed?.request());
     } finally {
       staged?.discard();
     }
@@ -106,14 +126,16 @@ class InsertRows {
   #receive(
     table: TableRecord,
     { source, branch, mode }: InsertRowsCommand,
-    columns: TableColumns | undefined,
-    staged: StagedSource | undefined,
+    { columns, staged, ...taking }: Taking & { columns: TableColumns | undefined; staged: StagedSource | undefined },
     scope: RequestScope,
   ): Promise<ReceivedRows> {
     const { metrics } = this.#deps;
     return metrics.writeStage('receive', async () => {
-      if (staged === undefined) return inMemory(await (columns ? wholeFitting(source, columns) : source.whole()));
-      const arriving = await begin(source.chunks());
+      if (staged === undefined) {
+        const chunk = await (columns ? wholeValid(source, columns, taking) : source.whole());
+        return inMemory(chunk);
+      }
+      const arriving = await begin(validChunks(source, taking, columns?.schema));
       if (arriving.isWhole && mode === 'append') return inMemory(arriving.first);
       await markBranch(this.#deps, table, branch, scope.signal);
       const rows = await writeChunks(staged, arriving.all(), scope.signal, metrics);
@@ -124,7 +146,7 @@ class InsertRows {
   async #submit(
     table: TableRecord,
     { branch, mode }: InsertRowsCommand,
-    { columns, ...source }: ReceivedRows & { readonly columns: TableColumns | undefined },
+    { columns, ...source }: Omit<InsertRequest, keyof WriteRequest | 'mode'> & { columns: TableColumns | undefined },
     scope: RequestScope,
     keyed: KeyedRequest | undefined,
   ): Promise<InsertRowsResult> {
@@ -138,7 +160,7 @@ class InsertRows {
       request,
       chunk && { batchKey: insertBatchKey(request), size: chunk },
     );
-    return { transactionId, version, numInsertedRows };
+    return { transactionId, version, numInsertedRows, ...source.told };
   }
 
   /** The rows make the table, in either mode. A source in one chunk finds room also where another request has made it meanwhile. */
@@ -150,26 +172,30 @@ class InsertRows {
   ): Promise<InsertRowsResult> {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
     const { access, locks } = this.#deps;
-    checkStorable(await command.source.schema());
-    const arriving = await begin(command.source.chunks());
-    if (!arriving.isWhole) return this.#materialiseStream(declared, arriving, scope, keyed);
+    const { schema, ...taking } = await rulesOfFirst(command.source, (metadata) =>
+      invalidRulesOf(command.rules, declared.properties, metadata),
+    );
+    checkStorable(schema);
+    const arriving = await begin(validChunks(command.source, taking, undefined));
+    if (!arriving.isWhole) return this.#materialiseStream(declared, arriving, taking, scope, keyed);
     const request = await keyed?.request();
     const release = await locks.lockExclusive(command.table, scope.signal);
     try {
       const record = await access.find(command.table);
-      if (record.state === 'declared') return await this.#materialise(record, arriving, scope, request);
+      if (record.state === 'declared') return await this.#materialise(record, arriving, taking, scope, request);
     } finally {
       release();
     }
     const created = await access.findCreated(command.table);
-    return access.onFilesOf(created, () => this.#insertInto(created, command, arriving.first, scope, request));
+    const source = { chunk: arriving.first, told: toldOfRules(taking) };
+    return access.onFilesOf(created, () => this.#insertInto(created, command, source, scope, request));
   }
 
   /** The table was declared when the rows began to arrive. */
   async #insertInto(
     created: TableRecord,
     command: InsertRowsCommand,
-    chunk: IpcChunk,
+    { chunk, told }: { readonly chunk: IpcChunk; readonly told: ToldOfRules },
     scope: RequestScope,
     keyed: KeyedRequest | undefined,
   ): Promise<InsertRowsResult> {
@@ -182,13 +208,14 @@ class InsertRows {
         `table '${showTable(created.ref)}' was created while the body arrived; nothing was written`,
         { retryAfterSeconds: 1 },
       );
-    return this.#submit(created, command, { ...inMemory(chunk), columns }, scope, keyed);
+    return this.#submit(created, command, { ...inMemory(chunk), columns, told }, scope, keyed);
   }
 
   /** Writes the rows before the table's lock is taken, as a create does. */
   async #materialiseStream(
     declared: TableRecord,
     arriving: Arriving,
+    taking: Taking,
     scope: RequestScope,
     keyed: Keyed | undefined,
   ): Promise<InsertRowsResult> {
@@ -198,7 +225,7 @@ class InsertRows {
     const request = await keyed?.request(); // the body has passed by now, so nothing waits for it under the lock
     const release = await locks.lockExclusive(declared.ref, scope.signal);
     try {
-      return await publish(creation, written, scope, request);
+      return await publish(creation, written, taking, scope, request);
     } finally {
       release();
     }
@@ -208,26 +235,29 @@ class InsertRows {
   async #materialise(
     declared: TableRecord,
     arriving: Arriving,
+    taking: Taking,
     scope: RequestScope,
     keyed: KeyedRequest | undefined,
   ): Promise<InsertRowsResult> {
     await using creation = await this.#deps.maker.beginDeclared(declared);
-    return await publish(creation, await creation.write(arriving.all(), scope.signal), scope, keyed);
+    return await publish(creation, await creation.write(arriving.all(), scope.signal), taking, scope, keyed);
   }
 }
 
 async function publish(
   creation: TableCreation,
   written: WrittenTable,
+  taking: Taking,
   { signal }: RequestScope,
   keyed: KeyedRequest | undefined,
 ): Promise<InsertRowsResult> {
   signal.throwIfAborted();
   const { transactionId, version, rows: numInsertedRows } = written;
-  const result = { transactionId, version, numInsertedRows };
+  const told = toldOfRules(taking);
+  const result = { transactionId, version, numInsertedRows, ...told };
   await creation.publish(written, {
     operation: 'insert',
-    outcome: outcomeOf({ numInsertedRows, numUpdatedRows: 0, numDeletedRows: 0 }),
+    outcome: outcomeOf({ numInsertedRows, numUpdatedRows: 0, numDeletedRows: 0, ...told }),
     answer: keyed && keyedAnswer(keyed, result),
   });
   return result;
@@ -247,6 +277,13 @@ async function columnsFor(
 /** Says whether NULLs are to be added, or columns to be laid out as the table's, which takes the whole source in memory. */
 const needsWhole = (source: Schema, { schema }: TableColumns): boolean =>
   nullBytesPerRow(source, schema) > 0 || !isFitted(source, schema);
+
+/** All rows that break no rule of the table, laid out as its own. */
+async function wholeValid(source: ArrowSource, columns: TableColumns, { rules, invalid }: Taking): Promise<IpcChunk> {
+  const chunk = await wholeFitting(source, columns, (sent) => withoutUnallowedNulls(sent, columns.schema, invalid));
+  requireFewInvalid(rules.invalid, invalid, chunk.rows);
+  return chunk;
+}
 
 const inMemory = (chunk: IpcChunk): ReceivedRows => ({ rows: chunk.rows, chunk, staged: undefined });
 

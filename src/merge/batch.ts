@@ -10,6 +10,7 @@ import type { Some } from '../kernel/some.ts';
 import type { Keys } from '../keys/key-columns.ts';
 import type { KeyDigests, KeyHasher } from '../keys/key-hasher.ts';
 import { KeySet } from '../keys/key-table.ts';
+import type { ToldOfRules } from '../table/row-faults.ts';
 import { requireTime, type WriteRequest } from '../write/write.ts';
 import type { MergeRowsResult } from './merge-command.ts';
 
@@ -35,7 +36,7 @@ export interface MergeRequest extends WriteRequest, MergeOfRows {
   readonly told: Told;
 }
 
-export type Told = Pick<MergeRowsResult, 'numDuplicateRows' | 'numInvalidRows' | 'invalidRows' | 'defaults'>;
+export type Told = ToldOfRules & Pick<MergeRowsResult, 'numDuplicateRows'>;
 
 /** A source beyond this size gains nothing from a batch: its own rows cost more than its commit. */
 const maxBatchableRows = 10_000;

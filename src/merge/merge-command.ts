@@ -3,7 +3,8 @@ import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
 import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
-import type { InvalidRow } from '../kernel/invalid-rows.ts';
+import type { ToldOfRules } from '../table/row-faults.ts';
+import type { RuleTexts } from '../table/standing-rules.ts';
 
 export interface MergeFlags {
   /** `true`, or the SQL condition over `target.` and `source.` columns under which a matched row is updated. */
@@ -13,16 +14,8 @@ export interface MergeFlags {
   readonly whenNotMatchedBySourceDelete: boolean | Filtered;
 }
 
-/** How rows are taken that come twice or late, or break a rule (`row-rules.ts`). */
-export const ruleNames = ['on_duplicate', 'version_column', 'on_invalid', 'max_invalid', 'key_required'] as const;
-export type RuleName = (typeof ruleNames)[number];
-export type RuleTexts = Readonly<Partial<Record<RuleName, string>>>;
-
 /** The values of `on_duplicate`. */
 export const rowsThatStay = ['refuse', 'first', 'last'] as const;
-
-/** The values of `on_invalid`. */
-export const invalidWays = ['refuse', 'report'] as const;
 
 export interface MergeRowsCommand {
   readonly table: TableRef;
@@ -38,7 +31,7 @@ export interface MergeRowsCommand {
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-export interface MergeRowsResult {
+export interface MergeRowsResult extends ToldOfRules {
   readonly transactionId: TransactionId;
   readonly version: number;
   readonly numUpdatedRows: number;
@@ -48,9 +41,4 @@ export interface MergeRowsResult {
   /** Rows of the source that were passed over: another one has their key, or the table has a newer one. Only where a rule is for them. */
   readonly numDuplicateRows?: number;
   readonly numStaleRows?: number;
-  /** Rows of the source that broke a rule, and the first of them. Only where they are reported. */
-  readonly numInvalidRows?: number;
-  readonly invalidRows?: readonly InvalidRow[];
-  /** What the table said where the request said nothing. */
-  readonly defaults?: RuleTexts;
 }

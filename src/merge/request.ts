@@ -4,7 +4,6 @@ import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/f
 import { type AbsentField, isNull } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
-import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
 import { madeOfColumns } from '../create/declared-columns.ts';
 import type { TableMaker } from '../create/table-maker.ts';
@@ -14,9 +13,18 @@ import { outcomeOf } from '../idempotency/noted-outcomes.ts';
 import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
-import { InvalidRows } from '../kernel/invalid-rows.ts';
+import type { InvalidRows } from '../kernel/invalid-rows.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
+import {
+  leftOutOf,
+  requireFewInvalid,
+  rulesOfFirst,
+  type Taking,
+  toldOfRules,
+  withoutUnallowedNulls,
+  withRequiredKeys,
+} from '../table/row-faults.ts';
 import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -24,7 +32,6 @@ import type { TableWriter } from '../write/table-writer.ts';
 import { batchKey, type MergeRequest, type Told } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
-import { requireFewInvalid, toldOfInvalid, withoutUnallowedNulls, withRequiredKeys } from './row-faults.ts';
 import { type KeyedRows, type Merged, type RowRules, readSourceKeys, requireVersions, rulesOf } from './row-rules.ts';
 
 export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
@@ -34,10 +41,7 @@ export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempote
 }
 
 /** A source that was received, fits its table and whose keys are in order. */
-interface ReadySource extends KeyedRows {
-  readonly rules: RowRules;
-  /** undefined where none is reported. */
-  readonly invalid: InvalidRows | undefined;
+interface ReadySource extends KeyedRows, Taking<RowRules> {
   readonly keyed: KeyedRequest | undefined;
 }
 
@@ -101,7 +105,7 @@ class MergeRows {
       await source.readFor(() => dataset.columns());
       const rulesFor = (table: Schema) => rulesOf(asked, flags, properties, table.metadata);
       const { schema: known } = await fittingSchema(dataset, rulesFor);
-      const invalid = leftOutOf(source, rulesFor(known));
+      const invalid = leftOutOf(source, rulesFor(known).invalid);
       const schema = await source.schema();
       const by = JSON.stringify([on, flags, asked]);
       const fitTo = (table: Schema): Fit => {
@@ -116,8 +120,7 @@ class MergeRows {
       const table = await fittingSchema(dataset, fitTo);
       const { rules, absent } = fitTo(table.schema);
       const fitting = await wholeFitting(source, table, (sent) => withoutUnallowedNulls(sent, table.schema, invalid));
-      const chunk = joinBatches(withRequiredKeys(fitting, on, rules.invalid, invalid));
-      requireFewInvalid(rules.invalid, invalid, chunk.rows);
+      const chunk = validRows(fitting, on, rules, invalid);
       return { chunk, checked: table.schema, absent, rules, invalid };
     });
   }
@@ -125,15 +128,11 @@ class MergeRows {
   /** As `#receiveFitting`, for a table that has no dataset yet. */
   #receiveFirst({ source, on, flags, rules: asked }: MergeRowsCommand, { properties }: TableRecord) {
     return this.#deps.metrics.writeStage('receive', async (): Promise<MergeReceived> => {
-      const ofText = leftOutOf(source, rulesOf(asked, flags, properties, new Map()));
-      const schema = await source.schema();
-      const rules = rulesOf(asked, flags, properties, schema.metadata);
-      // Only Arrow has metadata, and none of its rows was left out yet.
-      const invalid = rules.invalid.isReported ? (ofText ?? new InvalidRows()) : undefined;
+      const { schema, rules, invalid } = await rulesOfFirst(source, (metadata) =>
+        rulesOf(asked, flags, properties, metadata),
+      );
       requireStorable(schema, on, rules);
-      const sent = await source.whole();
-      const chunk = joinBatches(withRequiredKeys(sent, on, rules.invalid, invalid));
-      requireFewInvalid(rules.invalid, invalid, chunk.rows);
+      const chunk = validRows(await source.whole(), on, rules, invalid);
       return { chunk, rules, invalid };
     });
   }
@@ -229,23 +228,26 @@ class MergeRows {
   }
 }
 
-/** Rows that break a rule are left out of the source where they are to be reported. */
-function leftOutOf(source: ArrowSource, { invalid: { isReported } }: RowRules): InvalidRows | undefined {
-  if (!isReported) return undefined;
-  const invalid = new InvalidRows();
-  source.leaveOut(invalid);
-  return invalid;
+/** Looks at what NULL in a key makes invalid, and at how many rows are by now. */
+function validRows(
+  sent: IpcChunk,
+  on: readonly FieldPath[],
+  { keyRequired, invalid: rules }: RowRules,
+  invalid: InvalidRows | undefined,
+): IpcChunk {
+  const chunk = joinBatches(keyRequired ? withRequiredKeys(sent, on, invalid) : sent);
+  requireFewInvalid(rules, invalid, chunk.rows);
+  return chunk;
 }
 
 /** What an answer says of the rules that were in force. */
 export const toldOf = ({
-  rules: { onDuplicate, defaults },
+  rules,
   numDuplicateRows,
   invalid,
 }: Pick<ReadySource, 'rules' | 'numDuplicateRows' | 'invalid'>): Told => ({
-  ...(onDuplicate !== 'refuse' && { numDuplicateRows }),
-  ...toldOfInvalid(invalid),
-  ...(Object.keys(defaults).length > 0 && { defaults }),
+  ...(rules.onDuplicate !== 'refuse' && { numDuplicateRows }),
+  ...toldOfRules({ rules, invalid }),
 });
 
 /** A key is there once in a table that is made, whatever the merge does. */

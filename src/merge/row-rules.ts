@@ -1,8 +1,4 @@
-/**
- * How a merge takes rows that come twice or late, and what it knows of its source before it may queue; `row-faults.ts` has those that
- * break a rule. The request says a rule, or else a default of the table does: the entry `lancegate.` and the name of the rule, in the
- * metadata of its schema, or else in its properties. An empty text is no rule, so a request can do without a default.
- */
+/** How a merge takes rows that come twice or late, and what it knows of its source before it may queue. */
 import { type FieldPath, formatFieldPath, parseFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import { type DataType, type IpcChunk, type Schema, typeName } from '../arrow/schema/schema.ts';
 import { invalidInput, LancegateError } from '../kernel/errors.ts';
@@ -10,17 +6,17 @@ import type { Properties } from '../kernel/ids.ts';
 import { type DistinctKeys, orderedValues, readDistinctKeys, readKeptKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type OrderedValue, readKeyColumn } from '../keys/key-values.ts';
-import { type MergeFlags, type RuleName, type RuleTexts, rowsThatStay, ruleNames } from './merge-command.ts';
-import { type InvalidRules, readInvalidRules } from './row-faults.ts';
+import { readInvalidRules, type StandingInvalidRules } from '../table/row-faults.ts';
+import { type RuleTexts, ruleNames, type ShownRule, standingRules } from '../table/standing-rules.ts';
+import { type MergeFlags, rowsThatStay } from './merge-command.ts';
 
-export interface RowRules {
+export interface RowRules extends StandingInvalidRules {
   /** What becomes of a key that a source holds twice: it is refused, or its first, last or newest row stays. */
   readonly onDuplicate: (typeof rowsThatStay)[number] | 'newest';
   /** Of rows with one key the one with the greatest value is the newest, and an older one changes nothing. */
   readonly versionColumn: FieldPath | undefined;
-  readonly invalid: InvalidRules;
-  /** Those of them that the table said. */
-  readonly defaults: RuleTexts;
+  /** A row with NULL in its key is invalid. */
+  readonly keyRequired: boolean;
 }
 
 /** The rules of a request for a table with these defaults. `InvalidInput` says which text is wrong, and whether it is a default. */
@@ -30,29 +26,25 @@ export function rulesOf(
   properties: Properties,
   metadata: Schema['metadata'],
 ): RowRules {
-  const standing = ruleNames.flatMap((name) => {
-    const text = metadata.get(propertyOf(name)) ?? properties[propertyOf(name)];
-    return asked[name] !== undefined || text === undefined || text === '' ? [] : [[name, text] as const];
-  });
-  const defaults: RuleTexts = Object.fromEntries(standing);
-  const shown = (name: RuleName) => (name in defaults ? `${propertyOf(name)}, a default of the table` : name);
-  return { ...readRules({ ...defaults, ...asked }, flags, shown), defaults };
+  const { texts, defaults, shown } = standingRules(ruleNames, asked, properties, metadata);
+  return { ...readRules(texts, flags, shown), defaults };
 }
 
-export const propertyOf = (name: RuleName): string => `lancegate.${name}`;
-
-/** `shown` names a rule in a refusal. */
 export function readRules(
   texts: RuleTexts,
   flags: MergeFlags,
-  shown: (name: RuleName) => string = (name) => name,
+  shown: ShownRule = (name) => name,
 ): Omit<RowRules, 'defaults'> {
   const asked = texts.on_duplicate || undefined;
   const onDuplicate = rowsThatStay.find((each) => each === asked);
   if (asked !== undefined && onDuplicate === undefined)
     throw invalidInput(`${shown('on_duplicate')}: expected one of ${rowsThatStay.join(', ')}`);
-  const invalid = readInvalidRules(texts, flags, shown);
-  if (!texts.version_column) return { onDuplicate: onDuplicate ?? 'refuse', versionColumn: undefined, invalid };
+  const said = { invalid: readInvalidRules(texts, shown), keyRequired: readKeyRequired(texts, shown) };
+  if (said.invalid.isReported && flags.whenNotMatchedBySourceDelete !== false)
+    throw invalidInput(
+      `${shown('on_invalid')}: a merge that deletes by source would delete what its invalid rows stand for; send an empty on_invalid to do without`,
+    );
+  if (!texts.version_column) return { onDuplicate: onDuplicate ?? 'refuse', versionColumn: undefined, ...said };
   const versionColumn = parseFieldPath(texts.version_column, shown('version_column'));
   if (onDuplicate === 'first' || onDuplicate === 'last')
     throw invalidInput(
@@ -62,7 +54,14 @@ export function readRules(
     throw invalidInput(
       `${shown('version_column')}: a merge that deletes by source does not compare versions; send an empty version_column to do without`,
     );
-  return { onDuplicate: onDuplicate ?? 'newest', versionColumn, invalid };
+  return { onDuplicate: onDuplicate ?? 'newest', versionColumn, ...said };
+}
+
+function readKeyRequired({ key_required: text }: RuleTexts, shown: ShownRule): boolean {
+  const isTrue = /^(?:true|1)$/i.test(text ?? '');
+  if (text && !isTrue && !/^(?:false|0)$/i.test(text))
+    throw invalidInput(`${shown('key_required')}: expected true or false`);
+  return isTrue;
 }
 
 const orderedKinds: readonly DataType['kind'][] = [

@@ -1,16 +1,18 @@
 import Type from 'typebox';
 import { type CreateTableCommand, createTable } from '../create/request.ts';
 import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
-import { refuseBranch } from '../endpoint/route.ts';
+import { type RouteInput, refuseBranch } from '../endpoint/route.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
 import { areTexts, isObject } from '../kernel/json-bounds.ts';
 import { choiceOf, createModes, parseChoice } from '../wire/choices.ts';
 import { parseJson, StringMap, Version } from '../wire/json-body.ts';
+import { invalidParameters } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import { requireKnownProperties } from './tables/known-properties.ts';
+import { readInvalidTexts, toldFields, toldShown } from './told-of-rules.ts';
 
-type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions'>;
+type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions' | 'rules'>;
 
 const JsonMap = Type.Optional(
   Type.String({
@@ -20,7 +22,12 @@ const JsonMap = Type.Optional(
   }),
 );
 
-const createParameters = { mode: choiceOf(createModes), properties: JsonMap, storage_options: JsonMap };
+const createParameters = {
+  mode: choiceOf(createModes),
+  properties: JsonMap,
+  storage_options: JsonMap,
+  ...invalidParameters,
+};
 
 export const createTablePath = '/v1/table/:id/create';
 
@@ -29,6 +36,7 @@ const CreatedTable = arrowAnswer({
   version: Version,
   storage_options: StringMap,
   properties: StringMap,
+  ...toldFields,
   transaction_id: Type.Optional(Type.String()),
 });
 
@@ -40,9 +48,9 @@ export const createTableRoute = arrowRoute(createTable, {
   answers: CreatedTable,
   body: 'arrow-chunks',
   makesTable: true,
-  parameters: ({ query }, branch) => {
+  parameters: ({ query, headers }, branch) => {
     refuseBranch(branch);
-    return readCreateParameters(query);
+    return readCreateParameters(query, headers);
   },
   furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
   mode: ({ mode }) => mode,
@@ -55,21 +63,27 @@ export const createTableRoute = arrowRoute(createTable, {
       version: result.version,
       storage_options: result.storageOptions,
       properties: result.properties,
+      ...toldShown(result),
       ...(result.transactionId === undefined ? {} : { transaction_id: result.transactionId }),
     };
     const audit = {
       version: result.version,
       insertedRows: result.numInsertedRows,
+      invalidRows: result.numInvalidRows,
       transactionId: result.transactionId,
     };
     return { fields, isReplay, audit };
   },
 });
 
-export const readCreateParameters = (query: QueryOf<keyof typeof createParameters>): CreateParameters => ({
+export const readCreateParameters = (
+  query: QueryOf<keyof typeof createParameters>,
+  headers: RouteInput['headers'] = {},
+): CreateParameters => ({
   mode: query.one('mode', (text) => parseChoice(text ?? '', 'mode', createModes)) ?? 'create',
   properties: readTableProperties(query),
   storageOptions: checkStorageOptions(readProperties(query, 'storage_options') ?? {}),
+  rules: readInvalidTexts(query, headers),
 });
 
 function readTableProperties(query: QueryOf<'properties'>): Properties | undefined {

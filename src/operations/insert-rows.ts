@@ -1,20 +1,28 @@
 import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
 import { writtenFields } from '../endpoint/json-route.ts';
+import type { RouteInput } from '../endpoint/route.ts';
 import type { InsertMode } from '../insert/insert-kind.ts';
 import { insertRows } from '../insert/request.ts';
 import { LancegateError } from '../kernel/errors.ts';
+import type { RuleTexts } from '../table/standing-rules.ts';
 import { choiceOf, parseChoice } from '../wire/choices.ts';
 import { Count } from '../wire/json-body.ts';
+import { invalidParameters } from '../wire/merge-parameters.ts';
 import { type QueryOf, Refused } from '../wire/query-parameters.ts';
+import { readInvalidTexts, toldFields, toldShown } from './told-of-rules.ts';
 
 const insertModes = ['append', 'overwrite'] as const;
 
-const insertParameters = { mode: choiceOf(insertModes), upload_id: Refused };
+const insertParameters = { mode: choiceOf(insertModes), ...invalidParameters, upload_id: Refused };
 
 /** A part of an upload that other requests continue is refused: its rows would be taken for all of them. */
-function readInsertParameters(query: QueryOf<keyof typeof insertParameters>): { readonly mode: InsertMode } {
+function readInsertParameters(
+  query: QueryOf<keyof typeof insertParameters>,
+  headers: RouteInput['headers'],
+): { readonly mode: InsertMode; readonly rules: RuleTexts } {
   if (query.has('upload_id')) throw new LancegateError('Unsupported', 'this service takes an insert in one request');
-  return { mode: query.one('mode', (text) => parseChoice(text, 'mode', insertModes)) ?? 'append' };
+  const rules = readInvalidTexts(query, headers);
+  return { mode: query.one('mode', (text) => parseChoice(text, 'mode', insertModes)) ?? 'append', rules };
 }
 
 export const insertRowsRoute = arrowRoute(insertRows, {
@@ -22,15 +30,18 @@ export const insertRowsRoute = arrowRoute(insertRows, {
   action: 'InsertIntoTable',
   summary: 'Adds rows, or replaces all by them',
   query: insertParameters,
-  answers: arrowAnswer({ num_inserted_rows: Count, ...writtenFields }),
+  answers: arrowAnswer({ num_inserted_rows: Count, ...toldFields, ...writtenFields }),
   body: 'arrow-chunks',
-  parameters: ({ query }) => readInsertParameters(query),
+  parameters: ({ query, headers }) => readInsertParameters(query, headers),
   furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
   mode: ({ mode }) => mode,
   async answer(operation, { table, branch, parameters, source, idempotency, scope }) {
     const command = { table, branch, ...parameters, source, idempotency };
-    const { isReplay, transactionId, version, numInsertedRows } = await operation(command, scope);
-    const fields = { version, num_inserted_rows: numInsertedRows, transaction_id: transactionId };
-    return { fields, isReplay, audit: { version, insertedRows: numInsertedRows, transactionId } };
+    const { isReplay, ...result } = await operation(command, scope);
+    const { transactionId, version, numInsertedRows, numInvalidRows } = result;
+    const told = toldShown(result);
+    const fields = { version, num_inserted_rows: numInsertedRows, ...told, transaction_id: transactionId };
+    const audit = { version, insertedRows: numInsertedRows, invalidRows: numInvalidRows, transactionId };
+    return { fields, isReplay, audit };
   },
 });

@@ -1,11 +1,12 @@
 import Type from 'typebox';
 import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
-import { headerText } from '../endpoint/route.ts';
+import { headerTexts } from '../endpoint/route.ts';
 import type { MergeFlags } from '../merge/merge-command.ts';
 import { mergeRows } from '../merge/request.ts';
 import { readRules } from '../merge/row-rules.ts';
-import { Count, StringMap, Version } from '../wire/json-body.ts';
+import { Count, Version } from '../wire/json-body.ts';
 import { mergeParameters, readMergeParameters } from '../wire/merge-parameters.ts';
+import { toldFields, toldShown } from './told-of-rules.ts';
 
 const Merged = arrowAnswer({
   version: Version,
@@ -16,9 +17,7 @@ const Merged = arrowAnswer({
   num_rows: Count,
   num_duplicate_rows: Type.Optional(Count),
   num_stale_rows: Type.Optional(Count),
-  num_invalid_rows: Type.Optional(Count),
-  invalid_rows: Type.Optional(Type.Array(Type.Object({ row: Count, reason: Type.String() }))),
-  table_defaults: Type.Optional(StringMap),
+  ...toldFields,
   transaction_id: Type.String(),
 });
 
@@ -31,8 +30,7 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
   body: 'arrow-whole',
   takesParts: true,
   parameters({ query, readFilter, headers }) {
-    const texts = Object.entries(headers).map(([name, value]) => [name, headerText(value)]);
-    const parameters = readMergeParameters(query, readFilter, Object.fromEntries(texts));
+    const parameters = readMergeParameters(query, readFilter, headerTexts(headers));
     readRules(parameters.rules, parameters.flags);
     return parameters;
   },
@@ -50,11 +48,7 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
       num_rows: result.numUpdatedRows + result.numInsertedRows,
       ...(result.numDuplicateRows !== undefined && { num_duplicate_rows: result.numDuplicateRows }),
       ...(result.numStaleRows !== undefined && { num_stale_rows: result.numStaleRows }),
-      ...(result.numInvalidRows !== undefined && {
-        num_invalid_rows: result.numInvalidRows,
-        invalid_rows: result.invalidRows ?? [],
-      }),
-      ...(result.defaults && { table_defaults: result.defaults }),
+      ...toldShown(result),
       transaction_id: result.transactionId,
     };
     const audit = {

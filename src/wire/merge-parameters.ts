@@ -4,23 +4,33 @@ import { type FieldPath, parseFieldPath, requireOnce } from '../arrow/schema/fie
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
 import { didYouMean } from '../kernel/nearest-word.ts';
-import {
-  invalidWays,
-  type MergeFlags,
-  type MergeRowsCommand,
-  type RuleName,
-  type RuleTexts,
-  rowsThatStay,
-  ruleNames,
-} from '../merge/merge-command.ts';
+import { type MergeFlags, type MergeRowsCommand, rowsThatStay } from '../merge/merge-command.ts';
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
 import type { DoubleQuotes } from '../sql/tokens.ts';
+import { invalidWays, type RuleName, type RuleTexts, ruleNames } from '../table/standing-rules.ts';
 import { flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
 
 type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex' | 'rules'>;
 
 const condition = (description: string) => Type.Optional(Type.String({ description }));
+
+/** Of all requests with rows. */
+export const invalidParameters = {
+  on_invalid: Type.Optional(
+    Type.Enum([...invalidWays], {
+      type: 'string',
+      description:
+        'What becomes of rows that break a rule: all is refused, or they are left out and told in the answer.',
+    }),
+  ),
+  max_invalid: Type.Optional(
+    Type.String({
+      description: 'With more invalid rows all is refused: a number of rows, or a share of them with a decimal point.',
+      examples: ['0.1'],
+    }),
+  ),
+};
 
 export const mergeParameters = {
   on: Type.Array(Type.String(), {
@@ -48,19 +58,7 @@ export const mergeParameters = {
       examples: ['updated_at'],
     }),
   ),
-  on_invalid: Type.Optional(
-    Type.Enum([...invalidWays], {
-      type: 'string',
-      description:
-        'What becomes of rows that break a rule: all is refused, or they are left out and told in the answer.',
-    }),
-  ),
-  max_invalid: Type.Optional(
-    Type.String({
-      description: 'With more invalid rows all is refused: a number of rows, or a share of them with a decimal point.',
-      examples: ['0.1'],
-    }),
-  ),
+  ...invalidParameters,
   key_required: flag('A row with NULL in its key is invalid.'),
   use_index: flag('`false` forbids to look keys up in an index.'),
   use_lsm: Refused,
@@ -86,21 +84,33 @@ export function readMergeParameters(
   for (const name of ['use_lsm', 'use_rte'] as const) {
     if (readFlag(query, name) === true) throw invalidInput(`${name}: this service has no LSM write path`);
   }
-  const known = ruleNames.map(ruleHeader);
-  const unknown = Object.keys(headers).find((name) => name.startsWith('x-lancegate-') && !known.includes(name));
-  if (unknown !== undefined)
-    throw invalidInput(`${unknown.slice(0, 100)}: no such header is known${didYouMean(unknown.slice(0, 100), known)}`);
   const flags = readMergeFlags(query, readFilter);
-  // A bare flag is true, as of every flag.
-  const ofQuery = (name: RuleName) => query.one(name, (text) => text ?? (name === 'key_required' ? 'true' : ''));
-  const texts = ruleNames.map((name) => [name, ofQuery(name) ?? headers[ruleHeader(name)]] as const);
-  const rules: RuleTexts = Object.fromEntries(texts.filter(([, text]) => text !== undefined));
+  const rules = readRuleTexts(ruleNames, query, headers);
   return {
     on: readOn(query),
     flags,
     rules,
     useIndex: readFlag(query, 'use_index') ?? true,
   };
+}
+
+/**
+ * The rules of these names that a request says. SDKs send their headers with each request, so one of another rule is passed over, and one
+ * of none is refused.
+ */
+export function readRuleTexts<Name extends RuleName>(
+  names: readonly Name[],
+  query: QueryOf<Name>,
+  headers: Readonly<Record<string, string | undefined>>,
+): RuleTexts {
+  const known = ruleNames.map(ruleHeader);
+  const unknown = Object.keys(headers).find((name) => name.startsWith('x-lancegate-') && !known.includes(name));
+  if (unknown !== undefined)
+    throw invalidInput(`${unknown.slice(0, 100)}: no such header is known${didYouMean(unknown.slice(0, 100), known)}`);
+  // A bare flag is true, as of every flag.
+  const ofQuery = (name: Name) => query.one(name, (text) => text ?? (name === 'key_required' ? 'true' : ''));
+  const texts = names.map((name) => [name, ofQuery(name) ?? headers[ruleHeader(name)]] as const);
+  return Object.fromEntries(texts.filter(([, text]) => text !== undefined));
 }
 
 /** Repeated for a composite key. Commas do not separate: they may stand in a column's name. */

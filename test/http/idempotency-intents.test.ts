@@ -46,7 +46,7 @@ const creation = {
   table,
   mode: 'create',
   properties: undefined,
-  storageOptions: {},
+  ...{ storageOptions: {}, rules: {} },
   requireDescribe: () => undefined,
 } as const;
 const scope: RequestScope = {

@@ -233,7 +233,7 @@ export class Stage {
   async insertRequest(source: Table): Promise<InsertRequest> {
     const chunk = await sourceFrom(inChunks(tableToIPC(source, 'stream'))).whole();
     const write = { kind: 'insert', operation: 'insert', ...this.#write(never, 'a') } as const;
-    return { ...write, mode: 'append', rows: chunk.rows, chunk, staged: undefined };
+    return { ...write, mode: 'append', rows: chunk.rows, chunk, staged: undefined, told: {} };
   }
 
   #write(signal: AbortSignal, subject: string) {

@@ -146,7 +146,12 @@ test('storage options that carry a secret or point elsewhere are refused by name
 });
 
 test('a create says mode, properties and storage options, all optional', () => {
-  assert.deepEqual(readCreateParameters(query('')), { mode: 'create', properties: undefined, storageOptions: {} });
+  assert.deepEqual(readCreateParameters(query('')), {
+    mode: 'create',
+    properties: undefined,
+    storageOptions: {},
+    rules: {},
+  });
   assert.throws(() => readCreateParameters(query('mode')), refused);
 });
 

@@ -12,7 +12,7 @@ import { isSome } from '../../kernel/some.ts';
 import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { schemaOfMessage } from '../../load/row-messages.ts';
-import type { RuleTexts } from '../../merge/merge-command.ts';
+import type { RuleTexts } from '../../table/standing-rules.ts';
 import { typeAssignment } from '../arrow.ts';
 import { type CliContext, CliError, UsageError, write } from '../command.ts';
 import { commandOf } from '../command-line.ts';

@@ -3,9 +3,8 @@ import { columnsProperty } from '../../create/declared-columns.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties } from '../../kernel/ids.ts';
 import { didYouMean } from '../../kernel/nearest-word.ts';
-import { ruleNames } from '../../merge/merge-command.ts';
-import { propertyOf } from '../../merge/row-rules.ts';
 import { columnProperty, keptProperty } from '../../table/row-ends.ts';
+import { propertyOf, ruleNames } from '../../table/standing-rules.ts';
 
 const known = [...ruleNames.map(propertyOf), columnProperty, keptProperty, columnsProperty];
 

@@ -19,9 +19,9 @@ import { completeBatch, fieldsToKeep } from '../../merge/completed-batch.ts';
 import { type ReadColumns, soughtKeys } from '../../merge/key-index/key-lookup.ts';
 import { newestRows, readVersions } from '../../merge/newest-rows.ts';
 import { requireFewNested, requireFit, toldOf } from '../../merge/request.ts';
-import { withRequiredKeys } from '../../merge/row-faults.ts';
 import { readSourceKeys, requireVersions, rulesOf } from '../../merge/row-rules.ts';
 import { mergeAsStep } from '../../merge/strategy/in-shadow.ts';
+import { withRequiredKeys } from '../../table/row-faults.ts';
 import {
   kindOf,
   type NamedOperation,
@@ -131,7 +131,8 @@ export class PlannedOperation implements ComputedStep {
     // One operation takes all of its rows, or is refused, whatever the table says.
     const asked = { ...does.rules, on_invalid: '', max_invalid: '' };
     const rules = rulesOf(asked, flags, properties, found.schema.metadata);
-    const chunk = withRequiredKeys(this.#fitting(does, found), on, rules.invalid, undefined);
+    const fitting = this.#fitting(does, found);
+    const chunk = rules.keyRequired ? withRequiredKeys(fitting, on, undefined) : fitting;
     requireFewNested(chunk, on);
     requireVersions(rules, chunk.schema);
     const { numDuplicateRows, ...rows } = await readSourceKeys(chunk, { on, flags, rules }, keyHasher);
