@@ -25,6 +25,7 @@ import type { HttpConfig } from './http/http-deps.ts';
 import { apiRoutes, operationsOf } from './http/routes/api.ts';
 import { type HttpServer, startHttpServer } from './http/server.ts';
 import { type Clock, dayMs, untilPassed } from './kernel/clock.ts';
+import type { HistoryRules } from './kernel/history.ts';
 import { KeyHasher } from './keys/key-hasher.ts';
 import { BodyMemory } from './memory/body-memory.ts';
 import { limitHeapGrowth, ResidentLimit, ServiceMemory } from './memory/resident-limit.ts';
@@ -84,7 +85,7 @@ export async function startService(config: Config, parts: StartParts, bounds: Bo
   const readers = openReaders(start);
   const queries = new ReaderQueries(readers, openSpools(start), clock, mergeBytesUnder(config));
   const engine = await openEngine(start, state, queries);
-  const { deps, behind, ...operations } = await startOperations({
+  const { deps, behind, history, ...operations } = await startOperations({
     ...{ catalog, engine, owners, whileStorageAnswers, queries, logger, metrics, audit, clock },
     newId: randomUUID,
     keyHasher: new KeyHasher(crypto.getRandomValues(new Uint32Array(8))),
@@ -102,6 +103,7 @@ export async function startService(config: Config, parts: StartParts, bounds: Bo
     routes: apiRoutes(operationsOf(deps), parts.settings),
     requireReady,
     branchesBehind: () => behind.count,
+    undoReachMs: () => (history?.isCut === true ? history.reachMs : undefined),
     authenticator,
     policy,
     databases: await openDatabases(start, catalog),
@@ -235,6 +237,13 @@ function nameFormerSettings({ settings: given, logger }: Start): void {
   for (const { flag: setting, group } of Object.values(settings))
     if (group === 'former' && given.some(({ flag, value }) => flag === setting && value !== null))
       logger.warn({ setting }, 'a setting is given that does nothing any more');
+  const isGiven = given.some(({ flag, value }) => flag === settings.versionRetentionMs.flag && value !== null);
+  if (!isGiven) return;
+  const fields = { setting: settings.versionRetentionMs.flag, instead: settings.history.flag };
+  logger.warn(
+    fields,
+    'a former setting is given: no mistake can be taken back for longer; the next release refuses it',
+  );
 }
 
 /** As each reader has one, and before the engine makes its first session. */
@@ -286,8 +295,17 @@ const operationLimits = ({ config, bounds: { indexFromRows = 20_000 } }: Start) 
   consumerRetentionMs: config.consumerRetentionMs,
   dropRetentionMs: config.dropRetentionMs,
   principalShare: config.principalShare,
-  maintenanceLimits: { isAutomatic: config.autoMaintenance, retentionMs: config.versionRetentionMs, indexFromRows },
+  maintenanceLimits: {
+    isAutomatic: config.autoMaintenance,
+    retentionMs: historyOf(config)[0].forMs,
+    indexFromRows,
+  },
+  history: { rules: historyOf(config), mostBytes: config.historyBytes },
 });
+
+/** The former setting says that nothing stays for longer, as it did. */
+const historyOf = ({ versionRetentionMs: forMs, history }: Config): HistoryRules =>
+  forMs === undefined ? history : [{ forMs, everyMs: 0 }];
 
 async function openCertificate({ config, clock, logger, opened }: Start): Promise<CertificateFiles | undefined> {
   const { tlsCertificate: certificatePath, tlsKey: keyPath } = config;

@@ -59,7 +59,9 @@ async function commitSteps(
       return unchanged([request], head);
     }
     await requireItsEnds(request, steps, shadow);
-    const made = await shadow.commit(() => requireTime([request]), head.note?.([sumOf(each)]));
+    const totals = sumOf(each);
+    const takesAway = request.takesAway ?? (totals.numDeletedRows > 0 || undefined);
+    const made = await shadow.commit(() => requireTime([request]), head.note?.([totals]), takesAway);
     return made === 'overtaken' ? made : committed(made.version, each);
   } finally {
     shadow.discard();

@@ -29,6 +29,8 @@ export interface ComputedStep {
 interface Steps {
   /** There is at least one; several need a shadow that is private. */
   readonly steps: readonly (StepWithFile | ComputedStep)[];
+  /** Whether the state before stays as history; undefined where that is for the steps to say. */
+  readonly takesAway?: boolean;
   readonly manifest?: undefined;
 }
 
@@ -36,6 +38,7 @@ interface Steps {
 interface ManifestAlone {
   readonly manifest: ManifestChange;
   readonly steps?: undefined;
+  readonly takesAway?: undefined;
 }
 
 export type ChangeOfBranch = Steps | ManifestAlone;

@@ -15,6 +15,7 @@ import {
   fieldName,
   functionName,
   GiB,
+  historyRules,
   httpUrl,
   integer,
   KiB,
@@ -186,10 +187,18 @@ export const settings = {
       default: 'true',
       doc: 'Compact, index and prune tables automatically. Without it only `lancegate maintain` does, and every commit makes the next one slower.',
     }),
-    versionRetentionMs: withDefault(durationMs(1_000, 3_650 * dayMs), {
+    history: withDefault(historyRules, {
+      flag: 'history',
+      default: '1m:all,1d:1h,7d:1d',
+      doc: 'Which versions stay once a newer one superseded them: by default all for a minute, then the last of each hour for a day, then the last of each day for a week (UTC). Until the last of these times the version before each delete, overwrite, drop of columns, restore and merge that deletes by source stays, too, and the one it made. `1m:all` alone keeps nothing for longer. Tagged versions, and those that branches start from, stay anyway. What is kept costs disk and not time.',
+    }),
+    historyBytes: optional(bytes(0, 1_024 * TiB), {
+      flag: 'history-bytes',
+      doc: 'The most that versions may take, over all tables, which stay longer than the first time of `--history` says. At the bound the oldest go before their time; `/healthz`, the metric `lancegate_undo_reach_seconds` and the log say how far back undo reaches then. If it is not set, a fifth of the disk of the tables, and no bound on an object store. On a nearly full disk the oldest go, too.',
+    }),
+    versionRetentionMs: optional(durationMs(1_000, 3_650 * dayMs), {
       flag: 'version-retention',
-      default: '1m',
-      doc: 'How long a version can be read after a newer one superseded it. Tagged versions, and those that branches start from, stay. Each removal reads all manifests that are kept, so a long time costs the writers something.',
+      doc: 'The former name of the first time of `--history`, and the only one: versions stay for this long, and none stays for longer. It wins over `--history`. The next release refuses it.',
     }),
     dropRetentionMs: withDefault(durationMs(0, 3_650 * dayMs), {
       flag: 'drop-retention',

@@ -5,6 +5,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { resolve } from 'node:path';
 import { dayMs, durationUnitsMs, readDurationMs } from '../kernel/clock.ts';
+import type { HistoryRules } from '../kernel/history.ts';
 import { entriesOf } from '../kernel/paired.ts';
 
 export interface ValueType<T> {
@@ -261,6 +262,27 @@ export const durationMs = (leastMs: number, mostMs: number): ValueType<number> =
     },
     showDuration,
   );
+
+/** `AGE:all` and then `AGE:STEP`, separated by commas; ages and steps grow. */
+export const historyRules: ValueType<HistoryRules> = plain(
+  'AGE:STEP,…',
+  'ages and steps such as 1m:all,1d:1h,7d:1d; the first step is all, and each age and step is more than the one before',
+  (raw) => {
+    const rules = raw.split(',').map((rule) => {
+      const [, age = '', step = ''] = /^\s*([^:\s]+):([^:\s]+)\s*$/.exec(rule) ?? [];
+      return { forMs: readDurationMs(age) ?? 0, everyMs: step === 'all' ? 0 : (readDurationMs(step) ?? 0) };
+    });
+    const [first, ...others] = rules;
+    if (first === undefined || first.everyMs !== 0 || first.forMs < 1_000 || rules.length > 10) return undefined;
+    const grow = others.every((rule, i) => {
+      const { forMs, everyMs } = rules[i] ?? first;
+      return rule.forMs > forMs && rule.everyMs > everyMs;
+    });
+    return grow && rules.every(({ forMs }) => forMs <= 3_650 * dayMs) ? [first, ...others] : undefined;
+  },
+  (rules) =>
+    rules.map(({ forMs, everyMs }) => `${showDuration(forMs)}:${everyMs === 0 ? 'all' : showDuration(everyMs)}`).join(),
+);
 
 export function showDuration(valueMs: number): string {
   let restMs = valueMs;

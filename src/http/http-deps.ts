@@ -22,6 +22,8 @@ export interface HttpDeps {
   readonly requireReady: () => Promise<void>;
   /** Counts the branches to which nothing is written, since they went back. */
   readonly branchesBehind: () => number;
+  /** undefined where undo reaches as far back as `--history` says. */
+  readonly undoReachMs: () => number | undefined;
   readonly authenticator: Pick<Authenticator, 'authenticate'>;
   readonly policy: Policy;
   readonly databases: Pick<Databases, 'of'>;

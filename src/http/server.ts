@@ -191,12 +191,17 @@ const healthRoutes = [
   { methods: ['GET'], path: '/readyz' },
 ] as const;
 
-/** Probes have no credentials, and learn one word, how many branches an operator has to look at, and what runs here. */
+/** Probes have no credentials, and learn one word, how many branches an operator has to look at, how far back undo reaches if not as far as it should, and what runs here. */
 function addHealthRoutes(app: FastifyInstance, pipeline: RequestPipeline, deps: HttpDeps): void {
-  const { requireReady, branchesBehind, version } = deps;
+  const { requireReady, branchesBehind, undoReachMs, version } = deps;
   const answer = (said: Readonly<Record<string, string>>) => {
     const behind = branchesBehind();
-    const health = behind === 0 ? said : { ...said, branches_behind: behind };
+    const reachMs = undoReachMs();
+    const health = {
+      ...said,
+      ...(behind > 0 && { branches_behind: behind }),
+      ...(reachMs !== undefined && { undo_reach_seconds: Math.floor(reachMs / 1_000) }),
+    };
     return { contentType: 'application/json', text: JSON.stringify(health) };
   };
   const options = { config: { isProbe: true } };

@@ -32,6 +32,11 @@ export class MaintenanceLog {
     this.#metrics.maintenanceFinished({ job, outcome: 'done' }, { durationMs, lockedMs });
     const fields = { ...report, table: showTable(table), branch: branch ?? 'main' };
     if (report.job !== 'index' && report.isHeldByTag) this.#logger.warn(fields, 'a tag keeps old versions of a table');
+    if (report.job === 'prune' && report.history?.cutToMs !== undefined)
+      this.#logger.warn(
+        { ...fields, undoReachesTo: new Date(report.history.cutToMs).toISOString() },
+        'the history of a table was cut for want of room',
+      );
     this.#logger.info(fields, messages[job]);
   }
 
@@ -82,7 +87,7 @@ export class MaintenanceJobs {
           if (refusal !== undefined) throw refusal;
         return true;
       case 'prune':
-        await this.#prune(watch.target, 'old versions');
+        await this.prune(watch.target, 'old versions');
         return true;
     }
   }
@@ -113,14 +118,14 @@ export class MaintenanceJobs {
 
   /** It also removes versions whose retention has not ended. */
   removeVersions(target: BranchRef, ranges: readonly VersionRange[]): Promise<PruneReport | undefined> {
-    return this.#prune(target, 'by hand', this.#nowMs, ranges);
+    return this.prune(target, 'by hand', this.#nowMs, ranges);
   }
 
   /** Versions go first: those that the compaction replaces were the newest until then. */
   async #maintainFully(watch: BranchWatch): Promise<readonly JobReport[]> {
     const { actions, log } = this.#deps;
     const { target } = watch;
-    const pruned = await this.#prune(target, 'by hand');
+    const pruned = await this.prune(target, 'by hand');
     if (pruned === undefined) return [];
     const compaction = { job: 'compact', reason: 'by hand', fragments: 'all' } as const;
     const compacted = await this.#compact(watch, compaction).catch(notTheFirstStepIf(pruned.removedVersions > 0));
@@ -175,7 +180,7 @@ export class MaintenanceJobs {
     return reports;
   }
 
-  async #prune(
+  async prune(
     target: BranchRef,
     reason: PruneReport['reason'],
     supersededBeforeMs = this.#retainedFromMs,

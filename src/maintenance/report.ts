@@ -1,3 +1,4 @@
+import type { KeptHistory } from '../engine/port/upkeep.ts';
 import type { LancegateError } from '../kernel/errors.ts';
 import type { BranchName, Location, TableId, TableRef } from '../kernel/ids.ts';
 import type { CompactionReason, IndexReason } from './plan.ts';
@@ -8,6 +9,10 @@ export interface BranchRef {
   readonly branch: BranchName | undefined;
   readonly location: Location;
 }
+
+/** Tells a branch from all others. */
+export const keyOf = ({ tableId, branch }: Pick<BranchRef, 'tableId' | 'branch'>): string =>
+  JSON.stringify([tableId, branch ?? null]);
 
 /** It says what one job did and what it cost, for the log, and for the operator who asked for it. */
 export type JobReport = CompactionReport | IndexReport | PruneReport;
@@ -48,4 +53,6 @@ export interface IndexReport extends CommonReport {
 export interface PruneReport extends CommonReport, RemovedVersions {
   readonly job: 'prune';
   readonly reason: 'little room' | 'old versions' | 'by hand';
+  /** What stays for the sake of undo; undefined where that was not looked at. */
+  readonly history?: KeptHistory | undefined;
 }

@@ -18,7 +18,7 @@ import type { MaintenanceActions } from './act/maintenance-actions.ts';
 import { BranchWatch, type WatchPolicy } from './branch-watch.ts';
 import { MaintenanceJobs, MaintenanceLog } from './jobs.ts';
 import { type Plan, quietMs } from './plan.ts';
-import type { BranchRef, JobReport, PruneReport } from './report.ts';
+import { type BranchRef, type JobReport, keyOf, type PruneReport } from './report.ts';
 
 interface SchedulerDeps {
   readonly actions: MaintenanceActions;
@@ -90,10 +90,12 @@ export class MaintenanceScheduler implements CommitObserver {
     }
   }
 
-  /** Removes old versions of main and of all branches if the disk is short of space. Never rejects. */
-  async pruneTable(main: BranchRef): Promise<void> {
+  /** Removes old versions of main and of all branches; for space, if the disk is short of it. Never rejects. */
+  async pruneTable(main: BranchRef, reason: 'little room' | 'old versions'): Promise<void> {
+    const prune = (target: BranchRef) =>
+      reason === 'little room' ? this.#jobs.pruneForSpace(target) : this.#jobs.prune(target, reason);
     try {
-      await this.#onBranches(main, (target) => this.#jobs.pruneForSpace(target));
+      await this.#onBranches(main, prune);
     } catch (error) {
       if (!this.#stopping.signal.aborted) this.#log.failed(main, 'prune', error);
     }
@@ -233,5 +235,3 @@ export class MaintenanceScheduler implements CommitObserver {
     });
   }
 }
-
-const keyOf = ({ tableId, branch }: BranchRef): string => JSON.stringify([tableId, branch ?? null]);

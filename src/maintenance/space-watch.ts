@@ -1,5 +1,6 @@
 /**
- * Checks the free space on the disk of the tables. When the disk is nearly full it removes old versions of all tables, which
+ * Visits all tables once a day, since the history of one that nobody writes to grows old, too, and checks the free space on their disk. When
+ * the disk is nearly full it removes old versions of all tables, which
  * needs no space, and then the oldest of what is in the trash until there is space again. Maintenance would not do that: it watches branches by their commits, and on a full
  * disk no commit succeeds; a service that has just started has seen none.
  *
@@ -8,7 +9,7 @@
  */
 import type { TableCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, dayMs } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { isNearlyFull } from './disk-space.ts';
 import type { BranchRef } from './report.ts';
@@ -19,12 +20,14 @@ interface SpaceWatchParts {
   readonly clock: Clock;
   readonly logger: Logger;
   /** Removes old versions of main and all branches. Never rejects. */
-  readonly pruneTable: (main: BranchRef) => Promise<void>;
+  readonly pruneTable: (main: BranchRef, reason: 'little room' | 'old versions') => Promise<void>;
   /** Removes the table that has been in the trash for the longest; false where none is left. */
   readonly purgeOldest: () => Promise<boolean>;
 }
 
 const tablesPerPage = 256;
+/** A start has enough to do, and one that starts every hour has a table to look at before. */
+const firstVisitMs = 600_000;
 
 export class SpaceWatch {
   readonly #parts: SpaceWatchParts;
@@ -32,9 +35,11 @@ export class SpaceWatch {
   #looking: Promise<void> = Promise.resolve();
   #isStopped = false;
   #wasNearlyFull = false;
+  #nextVisitMs: number;
 
   constructor(parts: SpaceWatchParts) {
     this.#parts = parts;
+    this.#nextVisitMs = parts.clock.nowMs() + firstVisitMs;
   }
 
   start(): void {
@@ -59,7 +64,11 @@ export class SpaceWatch {
   async #look(): Promise<void> {
     const startMs = performance.now();
     try {
-      if (await this.#isNearlyFull()) await this.#pruneAll();
+      if (await this.#isNearlyFull()) await this.#pruneAll('little room');
+      else if (this.#parts.clock.nowMs() >= this.#nextVisitMs) {
+        this.#nextVisitMs = this.#parts.clock.nowMs() + dayMs;
+        await this.#pruneAll('old versions');
+      }
       while (
         !this.#isStopped &&
         this.#wasNearlyFull &&
@@ -90,14 +99,14 @@ export class SpaceWatch {
     return isFull;
   }
 
-  async #pruneAll(): Promise<void> {
+  async #pruneAll(reason: 'little room' | 'old versions'): Promise<void> {
     let after: string | undefined;
     do {
       const page = { after, limit: tablesPerPage, includeDeclared: false, includeBelow: true };
       const tables = await this.#parts.catalog.listTables([], page);
       for (const { id: tableId, ref, location } of tables) {
         if (this.#isStopped) return;
-        await this.#parts.pruneTable({ table: ref, tableId, branch: undefined, location });
+        await this.#parts.pruneTable({ table: ref, tableId, branch: undefined, location }, reason);
       }
       after = tables.length < tablesPerPage ? undefined : tables.at(-1)?.cursor;
     } while (after !== undefined);

@@ -134,7 +134,9 @@ async function deleteEnded(
   let rows = await count(nowMs);
   while (rows > 0 && !scope.signal.aborted) {
     const untilMs = rows <= mostRows ? nowMs : await cutBefore(nowMs, mostRows, count);
-    const change = { operation: 'delete', table, branch, steps: [deletionUntil(ends, untilMs)] } as const;
+    const steps = [deletionUntil(ends, untilMs)];
+    // Rows that went as they were asked to are no mistake, and are not kept.
+    const change = { operation: 'delete', table, branch, steps, takesAway: false } as const;
     const { numDeletedRows, version, transactionId } = await submitChange(parts, change, scope, undefined);
     metrics.rowsEnded('deleted', numDeletedRows);
     const fields = { table: showTable(table.ref), branch: branch ?? 'main', numDeletedRows, version, transactionId };

@@ -9,6 +9,7 @@ import { insertKind } from '../insert/insert-kind.ts';
 import type { Clock, NewId } from '../kernel/clock.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { MaintenanceActions } from '../maintenance/act/maintenance-actions.ts';
+import { type HistoryPolicy, HistoryRoom } from '../maintenance/history-room.ts';
 import { MaintenanceScheduler, type SchedulerPolicy } from '../maintenance/scheduler.ts';
 import { SpaceWatch } from '../maintenance/space-watch.ts';
 import { KeyBudget } from '../memory/key-quota.ts';
@@ -53,6 +54,7 @@ interface StartDeps {
   readonly dropRetentionMs: number;
   readonly principalShare: number;
   readonly maintenanceLimits: SchedulerPolicy;
+  readonly history?: HistoryPolicy | undefined;
 }
 
 /** What the operations are made of. Each of them names in its own file what it takes. */
@@ -76,12 +78,16 @@ export async function startOperations(given: StartDeps) {
   const recoveryMarks = new RecoveryMarks({ ...given, behind });
   const pins = new VersionPins();
   const waits = new CommitWaits(given);
-  const actions = new MaintenanceActions({ catalog, engine, locks, recoveryMarks, pins, consumers });
+  const history = given.history && new HistoryRoom({ ...given, ...given.history });
+  const actions = new MaintenanceActions({
+    ...{ catalog, engine, locks, recoveryMarks, pins, consumers },
+    ...(history && { history }),
+  });
   const maintenance = new MaintenanceScheduler({ ...given, actions, policy: given.maintenanceLimits });
   const purge = purgeOldest({ ...given, maker, locks, trash });
   const spaceWatch = new SpaceWatch({
     ...given,
-    pruneTable: (main) => maintenance.pruneTable(main),
+    pruneTable: (...of) => maintenance.pruneTable(...of),
     purgeOldest: purge,
   });
   const keyBudget = new KeyBudget(given.keyMemoryBytes, given.clock);
@@ -121,5 +127,5 @@ export async function startOperations(given: StartDeps) {
     await given.owners.close();
   };
   if (given.maintenanceLimits.isAutomatic) spaceWatch.start();
-  return { deps, behind, close, endWaits: () => waits.close() };
+  return { deps, behind, history, close, endWaits: () => waits.close() };
 }

@@ -90,6 +90,14 @@ export class Metrics {
     'lancegate_branches_behind',
     'Branches whose newest version on storage is older than one that was acknowledged; nothing is written to them.',
   );
+  readonly watchHistoryBytes = this.#watch(
+    'lancegate_history_bytes',
+    'Bytes that versions take which are kept only so that a table can be taken back to them.',
+  );
+  readonly watchUndoReach = this.#watch(
+    'lancegate_undo_reach_seconds',
+    'How far back every table can be taken; less than `--history` says where there was no room for more.',
+  );
   readonly changesAwaited = this.#underWay('lancegate_changes_awaited', 'Requests for changes that wait for a commit.');
   readonly watchConsumerVersions = this.#watch(
     'lancegate_consumer_versions',

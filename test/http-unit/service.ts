@@ -117,6 +117,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     requireReady: async () => {},
     databases: { of: async () => Database.all },
     branchesBehind: () => 0,
+    undoReachMs: () => undefined,
     readFilter: filterReader([]),
     authenticator: {
       authenticate: async (headers) => {

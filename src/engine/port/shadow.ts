@@ -38,9 +38,14 @@ export interface Shadow extends ShadowRows {
   /**
    * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
    * written, and the work is to be done again in a new shadow. `requireTime` throws where the time for it is over; it is not
-   * asked where the steps are committed already. `properties`: see `HeadCommits`.
+   * asked where the steps are committed already. `properties`: see `HeadCommits`. `takesAway`: whether the state before stays as history,
+   * where that does not follow from the operation.
    */
-  commit(requireTime?: () => void, properties?: Properties): Promise<{ readonly version: number } | 'overtaken'>;
+  commit(
+    requireTime?: () => void,
+    properties?: Properties,
+    takesAway?: boolean,
+  ): Promise<{ readonly version: number } | 'overtaken'>;
   /** Harmless when repeated, and after `commit`. */
   discard(): void;
 }

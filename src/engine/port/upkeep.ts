@@ -1,4 +1,5 @@
 /** Maintenance of a branch: the facts that decide what pays, and the work itself. */
+import type { HistoryRules } from '../../kernel/history.ts';
 import type { Properties } from '../../kernel/ids.ts';
 import type { IndexSpec } from './index-spec.ts';
 import type { CompactionResult, CompactionSpec, IndexBuildScope } from './reader-work.ts';
@@ -39,6 +40,22 @@ export interface VersionRange {
   readonly before: number;
 }
 
+/** What stays although it could go. */
+export interface HistoryRequest {
+  readonly rules: HistoryRules;
+  readonly nowMs: number;
+  /** How much the history may take that would take so much by the rules; the oldest goes first. */
+  readonly mostBytes: (bytes: number) => number;
+}
+
+export interface KeptHistory {
+  readonly versions: number;
+  /** What only these versions need. */
+  readonly bytes: number;
+  /** What is older went before its time, since there was no room for it. */
+  readonly cutToMs: number | undefined;
+}
+
 export interface PruneRequest {
   /**
    * Versions that a later one superseded before this time are removed, except those that a tag names or a branch starts from.
@@ -46,6 +63,8 @@ export interface PruneRequest {
   readonly supersededBeforeMs: number;
   /** This version and later ones stay. */
   readonly keptFromVersion: number;
+  /** Without it no version stays for its own sake. */
+  readonly history?: HistoryRequest | undefined;
   /** Versions outside these stay, too; without it none does. */
   readonly within?: readonly VersionRange[] | undefined;
   /**
@@ -60,6 +79,8 @@ export interface PruneResult {
   readonly removedBytes: number;
   /** A tag keeps a version that would have been removed otherwise. */
   readonly isHeldByTag: boolean;
+  /** undefined where none was asked for, or nothing was looked at. */
+  readonly history?: KeptHistory | undefined;
 }
 
 /** A result that was computed in a shadow, concurrently with the writers of a branch. Nothing of it is visible before `commit`. */

@@ -11,7 +11,7 @@ import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { namesIn, readManifest } from '../manifest/manifest-files.ts';
 import { transactionIn } from '../manifest/parse-manifest.ts';
-import { deletionFile, fragment, mapEntry, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
+import { deletionFile, fragment, mapEntry, restore, rewrite, rewriteGroup, transaction, update } from '../messages.ts';
 import { type Decoded, decode, fieldsIn, MalformedFile } from '../protobuf.ts';
 
 export type LanceOperation =
@@ -76,12 +76,18 @@ interface TransactionFacts {
 export function transactionFacts(versionsFolder: string, version: number): TransactionFacts | undefined {
   const encoded = readTransaction(versionsFolder, version);
   if (encoded === undefined) return undefined;
-  const { uuid: id = '', properties = [] } = decode(transaction, encoded);
-  const entries = properties.map((each) => {
-    const { key = '', value = '' } = decode(mapEntry, each);
-    return [key, value] as const;
-  });
-  return { id, properties: Object.fromEntries(entries) };
+  const { uuid: id = '' } = decode(transaction, encoded, ['uuid']);
+  return { id, properties: propertiesOf(encoded) };
+}
+
+function propertiesOf(encoded: Uint8Array): Readonly<Record<string, string>> {
+  const { properties = [] } = decode(transaction, encoded, ['properties']);
+  return Object.fromEntries(
+    properties.map((each) => {
+      const { key = '', value = '' } = decode(mapEntry, each);
+      return [key, value] as const;
+    }),
+  );
 }
 
 export interface RewrittenFragment {
@@ -133,6 +139,23 @@ function readGroup(encoded: Uint8Array): RewriteGroup {
 function readFragment(encoded: Uint8Array): RewrittenFragment {
   const { id = 0, physicalRows: rows = 0, deletionFile: deletions } = decode(fragment, encoded);
   return { id, rows, deletionsId: deletions && (decode(deletionFile, deletions).id ?? 0n) };
+}
+
+/** A commit of this service says by it what its operation does not. */
+export const takesAwayProperty = 'lancegate:takes-away';
+
+/** An update may; an operation that is not known here may do anything. */
+const takingAway: ReadonlySet<LanceOperation> = new Set(['delete', 'overwrite', 'project', 'restore', 'unknown']);
+
+/** Says whether what was there just before cannot be had from the version that it made: rows that were not updated, or columns. */
+export function takesAway(encoded: Uint8Array): boolean {
+  const said = propertiesOf(encoded)[takesAwayProperty];
+  if (said !== undefined) return said === 'true';
+  const operation = operationOf(encoded);
+  if (operation !== 'restore') return operation !== undefined && takingAway.has(operation);
+  const { readVersion = 0, restore: encodedRestore = Buffer.of() } = decode(transaction, encoded);
+  // A fence returns to the newest version.
+  return decode(restore, encodedRestore).version !== readVersion;
 }
 
 /** Says what a transaction did, by the name of the field; `unknown` for an operation of a newer Lance, undefined without any. */

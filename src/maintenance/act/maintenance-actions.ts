@@ -17,6 +17,7 @@ import type { RecoveryMarks } from '../../table/recovery-marks.ts';
 import type { TableLocks } from '../../table/table-locks.ts';
 import type { VersionPins } from '../../table/version-pins.ts';
 import { isTooTightFor } from '../disk-space.ts';
+import type { HistoryRoom } from '../history-room.ts';
 import { type Compaction, hasIndexOn, type Inspection, isConcurrent } from '../plan.ts';
 import type { BranchRef, CompactionReport, IndexReport, PruneReport } from '../report.ts';
 import { BranchAccess, type MaintainedBranch } from './branch-access.ts';
@@ -28,6 +29,8 @@ interface ActionDeps {
   readonly recoveryMarks: RecoveryMarks;
   readonly pins: VersionPins;
   readonly consumers: Consumers;
+  /** Without it no version stays for the sake of undo. */
+  readonly history?: HistoryRoom;
 }
 
 /** The part of a report that a compaction measures. */
@@ -222,7 +225,7 @@ export class MaintenanceActions {
     supersededBeforeMs: number,
     within?: readonly VersionRange[],
   ): Promise<PruneReport> {
-    const { locks, pins, recoveryMarks } = this.#deps;
+    const { locks, pins, recoveryMarks, engine, history: room } = this.#deps;
     const release = await locks.lockTags(target.table, neverAborts);
     const startMs = performance.now();
     try {
@@ -231,14 +234,11 @@ export class MaintenanceActions {
       const acknowledged = await this.#access.acknowledgedVersion(target, dataset);
       const keptFromVersion = Math.min(pinned, held, acknowledged);
       const confirm = () => recoveryMarks.confirm(target.table);
-      const { removedVersions, removedBytes, isHeldByTag } = await dataset.prune({
-        supersededBeforeMs,
-        keptFromVersion,
-        within,
-        confirm,
-      });
-      const durationMs = performance.now() - startMs;
-      return { job: 'prune', branch: target.branch, reason, removedVersions, removedBytes, isHeldByTag, durationMs };
+      // Whoever names versions wants them gone, history or not.
+      const history = within === undefined ? room?.requestFor(target, await engine.space()) : undefined;
+      const pruned = await dataset.prune({ supersededBeforeMs, keptFromVersion, history, within, confirm });
+      if (history !== undefined) room?.note(target, pruned.history ?? { versions: 0, bytes: 0, cutToMs: undefined });
+      return { job: 'prune', branch: target.branch, reason, ...pruned, durationMs: performance.now() - startMs };
     } finally {
       release();
     }

@@ -41,7 +41,9 @@ export class InShadow {
       if (shadow.baseVersion !== head.version) return 'overtaken';
       const merged = await this.#compute(batch, head.dataset, shadow);
       if (!hasChanged(merged.totals)) return unchanged(batch.requests, head);
-      const made = await shadow.commit(() => batch.requireTime(), await this.#note(batch, head, merged, before));
+      const noted = await this.#note(batch, head, merged, before);
+      const takesAway = merged.totals.numDeletedRows > 0 || undefined;
+      const made = await shadow.commit(() => batch.requireTime(), noted, takesAway);
       if (made === 'overtaken') return 'overtaken';
       return {
         version: made.version,

@@ -10,13 +10,20 @@
 
 import { paired } from '../../../kernel/paired.ts';
 import { versionOfManifestKey } from '../../../lance-format/manifest/manifest-files.ts';
-import { areKnownToEngine, parseManifest, showFlags } from '../../../lance-format/manifest/parse-manifest.ts';
+import {
+  areKnownToEngine,
+  type Manifest,
+  parseManifest,
+  showFlags,
+  transactionIn,
+} from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
-import type { PruneRequest, PruneResult, VersionRange } from '../../port/upkeep.ts';
+import type { KeptHistory, PruneRequest, PruneResult, VersionRange } from '../../port/upkeep.ts';
 import { knownForMs } from '../store/branch-mirror.ts';
-import { type FileSpans, ownFilesOf } from '../store/file-spans.ts';
+import { type FileSpans, ownFilesOf, type SpannedFile } from '../store/file-spans.ts';
 import type { ObjectStore, StoredObject } from '../store/object-store.ts';
 import { ConfirmedRemovals, removalsAtOnce } from './confirmed-removals.ts';
+import { keptByRules, withinBytes } from './kept-history.ts';
 import { isOfCommits, orphanAfterMs } from './orphan-files.ts';
 import type { VersionsInRemoval } from './versions-in-removal.ts';
 
@@ -36,8 +43,7 @@ export interface PrunedBranch {
   readonly versionsFolder: string;
   /** It has the versions that were read before. */
   readonly spans: FileSpans;
-  /** undefined where each removal of versions searches for them, too. */
-  orphansSearchedAtMs: number | undefined;
+  orphansSearchedAtMs: number;
   /**
    * What goes first. A crash after files leaves versions that cannot be read, which the next call removes; one after manifests leaves
    * files that nothing names, which stay for a week.
@@ -63,27 +69,71 @@ interface NumberedObject extends StoredObject {
 export async function pruneVersions(branch: PrunedBranch, pruning: Pruning): Promise<PruneResult> {
   const { inRemoval, tagged, supersededBeforeMs: nowMs } = pruning;
   const listed = await Array.fromAsync(branch.store.list({ prefix: versionsOf(branch) }));
-  const versions = listed.flatMap((each) => asVersion(branch, each)).sort((a, b) => a.version - b.version);
+  const versions = numbered(branch, listed);
   const removable = removableOf(branch, pruning, versions);
-  const old = removable.filter(({ version }) => !tagged.has(version));
-  const isHeldByTag = old.length < removable.length;
-  const searchedMs = branch.orphansSearchedAtMs;
-  const mustSearch = searchedMs === undefined ? old.length > 0 : nowMs - searchedMs > betweenOrphanSearchesMs;
-  if (old.length === 0 && !mustSearch) return { removedVersions: 0, removedBytes: 0, isHeldByTag };
+  const untagged = removable.filter(({ version }) => !tagged.has(version));
+  const isHeldByTag = untagged.length < removable.length;
+  const mustSearch = nowMs - branch.orphansSearchedAtMs > betweenOrphanSearchesMs;
+  if (untagged.length === 0 && !mustSearch) return { removedVersions: 0, removedBytes: 0, isHeldByTag };
+  await readManifests(branch, versions);
+  const { kept, history } = historyOf(branch, pruning, versions, untagged);
+  const old = untagged.filter(
+    ({ version }) => !kept.has(version) && !inRemoval.isInUse(branch.versionsFolder, version),
+  );
   const end = inRemoval.begin(branch.versionsFolder, new Set(old.map(({ version }) => version)));
   try {
-    const detached = await readManifests(branch, versions, listed);
+    // What was restored until now is a version by now, and names what its original names.
+    const listedNow = await Array.fromAsync(branch.store.list({ prefix: versionsOf(branch) }));
+    const versionsNow = numbered(branch, listedNow);
+    await readManifests(branch, versionsNow);
+    const detached = await filesOfDetached(branch, listedNow);
+    const gone = new Set(old.map(({ version }) => version));
+    const stay = versionsNow.flatMap(({ version }) => (gone.has(version) ? [] : version));
+    const files = branch.spans.filesBeside(stay, [...gone]);
     const removals = new ConfirmedRemovals(pruning.confirm);
     let removedBytes = 0;
     for (let start = 0; start < old.length; start += removalsAtOnce) {
       const some = old.slice(start, start + removalsAtOnce);
-      removedBytes += await removeVersions(branch, versions, some, { detached, removals });
+      removedBytes += await removeVersions(branch, some, { files, detached, removals });
     }
     if (mustSearch) await removeOrphans(branch, nowMs, { detached, removals });
-    return { removedVersions: old.length, removedBytes, isHeldByTag };
+    return { removedVersions: old.length, removedBytes, isHeldByTag, ...(history && { history }) };
   } finally {
     end();
   }
+}
+
+/** Says what stays for its own sake of `untagged`, which could go. */
+function historyOf(
+  { spans }: PrunedBranch,
+  { history: asked, supersededBeforeMs }: Pruning,
+  versions: readonly NumberedObject[],
+  untagged: readonly NumberedObject[],
+): { readonly kept: ReadonlySet<number>; readonly history?: KeptHistory } {
+  if (asked === undefined) return { kept: new Set() };
+  const known = versions.map(({ version, modifiedAtMs: madeAtMs }) => ({
+    ...{ version, madeAtMs },
+    takesAway: spans.takesAway(version),
+  }));
+  const byRules = keptByRules(known, asked);
+  const wanted = untagged.filter(({ version }) => byRules.has(version));
+  const could = new Set(untagged.map(({ version }) => version));
+  const others = versions.flatMap(({ version }) => (could.has(version) ? [] : version));
+  const files = spans.filesBeside(
+    others,
+    wanted.map(({ version }) => version),
+  );
+  const sized = wanted.map(({ version, bytes }) => ({
+    version,
+    bytes: (files.get(version) ?? []).reduce((sum, file) => sum + file.bytes, bytes),
+  }));
+  const left = withinBytes(sized, asked.mostBytes(sized.reduce((sum, { bytes }) => sum + bytes, 0)));
+  const oldest = versions.find(({ version }) => version === left.versions[0]);
+  const cutToMs = left.versions.length < wanted.length ? (oldest?.modifiedAtMs ?? supersededBeforeMs) : undefined;
+  return {
+    kept: new Set(left.versions),
+    history: { versions: left.versions.length, bytes: left.bytes, cutToMs },
+  };
 }
 
 /** Those that a tag names are among them. */
@@ -104,64 +154,73 @@ function removableOf(
 const isWithin = (ranges: readonly VersionRange[], version: number): boolean =>
   ranges.some(({ from, before }) => from <= version && version < before);
 
-/** Returns the files that other manifests than those of versions name. */
-async function readManifests(
-  branch: PrunedBranch,
-  versions: readonly NumberedObject[],
-  listed: readonly StoredObject[],
-): Promise<ReadonlySet<string>> {
-  const { store, spans } = branch;
+/** Reads those that are not known, each once for as long as it stays. */
+async function readManifests(branch: PrunedBranch, versions: readonly NumberedObject[]): Promise<void> {
+  const { spans } = branch;
+  if (versions.some(({ version, tag }) => spans.isOther(version, tag))) spans.clear();
   const unseen = versions.filter(({ version }) => !spans.has(version));
   for (let start = 0; start < unseen.length; start += requestsAtOnce) {
     const some = unseen.slice(start, start + requestsAtOnce);
-    const manifests = await Promise.all(some.map(({ key }) => store.get(key)));
-    for (const [{ version }, bytes] of paired(some, manifests)) {
-      if (bytes !== undefined) spans.add(version, requireKnown(bytes));
+    const read = await Promise.all(some.map(async ({ key }) => readVersion(branch, key)));
+    for (const [{ version, tag }, found] of paired(some, read)) {
+      if (found !== undefined) spans.add(version, tag, found.manifest, found.transaction);
     }
   }
+}
+
+/** Returns the files that other manifests than those of versions name. */
+async function filesOfDetached(branch: PrunedBranch, listed: readonly StoredObject[]): Promise<ReadonlySet<string>> {
   const detached = listed.filter(({ key }) => key.endsWith('.manifest') && asVersion(branch, { key }).length === 0);
-  const named = await Promise.all(detached.map(async ({ key }) => store.get(key)));
+  const named = await Promise.all(detached.map(async ({ key }) => branch.store.get(key)));
   return new Set(
-    named.flatMap((bytes) =>
-      bytes === undefined ? [] : ownFilesOf(parseManifest(requireKnown(bytes))).map(({ within }) => within),
-    ),
+    named.flatMap((bytes) => (bytes === undefined ? [] : ownFilesOf(requireKnown(bytes)).map(({ within }) => within))),
   );
 }
 
+/** undefined where it is gone. Without its transaction, a version is only known by how many rows it left. */
+async function readVersion({ store, prefix }: PrunedBranch, key: string) {
+  const bytes = await store.get(key);
+  if (bytes === undefined) return undefined;
+  const manifest = requireKnown(bytes);
+  const stored = transactionIn(bytes);
+  const transaction = typeof stored === 'string' ? await store.get(`${prefix}_transactions/${stored}`) : stored;
+  return { manifest, transaction };
+}
+
 interface Removing {
+  /** Those that no version names that stays, by the last one that names them. */
+  readonly files: ReturnType<FileSpans['filesBeside']>;
   /** Files that other manifests than those of versions name. */
   readonly detached: ReadonlySet<string>;
   readonly removals: ConfirmedRemovals;
 }
 
-/** Returns the bytes freed. `old` are the oldest that are left. */
+/** Returns the bytes freed. `old` are the oldest that go and are left. */
 async function removeVersions(
   branch: PrunedBranch,
-  versions: readonly NumberedObject[],
   old: readonly NumberedObject[],
-  { detached, removals }: Removing,
+  { files: byLast, detached, removals }: Removing,
 ): Promise<number> {
   const { store, spans, firstToGo } = branch;
-  const gone = new Set(old.map(({ version }) => version));
-  const kept = versions.map(({ version }) => version).filter((version) => !gone.has(version) && spans.has(version));
+  const gone = old.map(({ version }) => version);
   branch.forgetVersions(gone);
-  const unnamed = [...spans.takeUnnamed(kept, [...gone])].filter(([within]) => !detached.has(within));
+  const unnamed = [0, ...gone]
+    .flatMap((version) => byLast.get(version) ?? [])
+    .filter(({ within }) => !detached.has(within) && spans.names(within));
+  spans.forget(gone, unnamed);
   const files = await keysOf(branch, unnamed);
   const manifests = old.map(({ key }) => key);
   for (const keys of firstToGo === 'files' ? [files, manifests] : [manifests, files]) {
     await removals.forEach(keys, (some) => store.delete(some));
   }
   const manifestBytes = old.reduce((sum, { bytes }) => sum + bytes, 0);
-  return unnamed.reduce((sum, [, bytes]) => sum + bytes, manifestBytes);
+  return unnamed.reduce((sum, { bytes }) => sum + bytes, manifestBytes);
 }
 
 /** Includes all that is in a folder. */
-async function keysOf(
-  { store, prefix }: PrunedBranch,
-  unnamed: readonly (readonly [within: string, bytes: number])[],
-): Promise<readonly string[]> {
+async function keysOf({ store, prefix }: PrunedBranch, unnamed: readonly SpannedFile[]): Promise<readonly string[]> {
   const keys = await Promise.all(
-    unnamed.map(async ([within]) => {
+    unnamed.map(async ({ within }) => {
       if (!within.endsWith('/')) return [`${prefix}${within}`];
       return (await Array.fromAsync(store.list({ prefix: `${prefix}${within}` }))).map(({ key }) => key);
     }),
@@ -170,7 +229,11 @@ async function keysOf(
 }
 
 /** What commits have left that were cut short long ago. */
-async function removeOrphans(branch: PrunedBranch, nowMs: number, { detached, removals }: Removing): Promise<void> {
+async function removeOrphans(
+  branch: PrunedBranch,
+  nowMs: number,
+  { detached, removals }: Omit<Removing, 'files'>,
+): Promise<void> {
   const { store, prefix, spans } = branch;
   for (const folder of ['data', '_deletions', '_transactions', '_versions', '_indices']) {
     const orphans: string[] = [];
@@ -182,8 +245,11 @@ async function removeOrphans(branch: PrunedBranch, nowMs: number, { detached, re
     }
     await removals.forEach(orphans, (keys) => store.delete(keys));
   }
-  if (branch.orphansSearchedAtMs !== undefined) branch.orphansSearchedAtMs = nowMs;
+  branch.orphansSearchedAtMs = nowMs;
 }
+
+const numbered = (branch: PrunedBranch, listed: readonly StoredObject[]): readonly NumberedObject[] =>
+  listed.flatMap((each) => asVersion(branch, each)).sort((a, b) => a.version - b.version);
 
 const versionsOf = ({ prefix }: PrunedBranch): string => `${prefix}_versions/`;
 
@@ -195,8 +261,8 @@ function asVersion<Listed extends Pick<StoredObject, 'key'>>(
   return version === undefined ? [] : [{ ...listed, version }];
 }
 
-function requireKnown(manifest: Buffer): Buffer {
-  const { featureFlags } = parseManifest(manifest);
-  if (areKnownToEngine(featureFlags)) return manifest;
-  throw new MalformedFile(`feature flags ${showFlags(featureFlags)} are not known`);
+function requireKnown(bytes: Buffer): Manifest {
+  const manifest = parseManifest(bytes);
+  if (areKnownToEngine(manifest.featureFlags)) return manifest;
+  throw new MalformedFile(`feature flags ${showFlags(manifest.featureFlags)} are not known`);
 }

@@ -10,6 +10,7 @@ import { nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts'
 import { ifNotReplaceable, NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/row-identity.ts';
 import { liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
+import { takesAwayProperty } from '../../../lance-format/transaction/transaction.ts';
 import { type ChangeStep, changesRowsOnly, type UpdateStep } from '../../port/change.ts';
 import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import type { ColumnView, TableColumns } from '../../port/column-view.ts';
@@ -229,7 +230,11 @@ class LocalShadow implements Shadow {
     });
   }
 
-  async commit(requireTime?: () => void, properties?: Properties): Promise<{ readonly version: number } | 'overtaken'> {
+  async commit(
+    requireTime?: () => void,
+    noted?: Properties,
+    takesAway?: boolean,
+  ): Promise<{ readonly version: number } | 'overtaken'> {
     const { original, shadowVersion, loop } = this.#parts;
     try {
       const { result, steps } = this.#folder.changesSince(shadowVersion);
@@ -242,6 +247,7 @@ class LocalShadow implements Shadow {
         const lifted = liftedVersion({ original: bytes, result, steps, identities: this.#identities, ...identity });
         return { ...lifted, files: lifted.files.map((file) => liftedFrom(this.#folder.path, file)) };
       };
+      const properties = takesAway === undefined ? noted : { ...noted, [takesAwayProperty]: String(takesAway) };
       const options = { head: original, columns: this.#columns, attempts: 1, properties };
       const made = await engineCall('replace', () => loop.commit(build, options));
       if (made === 'overtaken') return made;

@@ -20,12 +20,12 @@ import { type BranchCommits, FolderCommits } from '../commit/branch-commits.ts';
 import type { FileWriter } from '../commit/file-writer.ts';
 import { Durability, type DurableBranch, type FileSync, ignoreMissing } from '../durability/durability.ts';
 import { type NamedVersions, pruneVersions } from '../durability/prune-versions.ts';
+import type { PrunedBefore } from '../durability/pruned-before.ts';
 import type { NewBranch } from '../durability/stored-branch.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import { type BranchState, inspectBranch, nothingLeft } from '../head/branch-state.ts';
 import type { HeadWatch } from '../head/head-watch.ts';
 import { nothingStored } from '../native/translate-errors.ts';
-import { FileSpans } from '../store/file-spans.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 import type { BranchStorage } from './branch-storage.ts';
 import { versionPage } from './version-page.ts';
@@ -37,6 +37,7 @@ interface FolderBranchParts extends DurableBranch {
   /** It has all files below the root. */
   readonly store: ObjectStore;
   readonly inRemoval: VersionsInRemoval;
+  readonly pruned: PrunedBefore;
 }
 
 /** A branch on a file system, which keeps what was written only once it is synced. */
@@ -107,9 +108,11 @@ export class FolderBranch implements BranchStorage {
 
   prune(request: PruneRequest & NamedVersions): Promise<PruneResult> {
     const { store, prefix, versionsFolder } = this;
-    const known = { spans: new FileSpans(), orphansSearchedAtMs: undefined, forgetVersions: () => undefined };
-    const branch = { store, prefix, versionsFolder, ...known, firstToGo: 'files' } as const;
-    return pruneVersions(branch, { ...request, inRemoval: this.#parts.inRemoval });
+    const { pruned, inRemoval } = this.#parts;
+    return pruned.remember(versionsFolder, (known) => {
+      const branch = Object.assign(known, { store, prefix, versionsFolder, firstToGo: 'files' as const });
+      return pruneVersions(branch, { ...request, inRemoval });
+    });
   }
 
   async readIndex(uuid: string, version: number, signal: AbortSignal): Promise<void> {

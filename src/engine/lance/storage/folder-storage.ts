@@ -9,6 +9,7 @@ import type { Fresh } from '../commit/version-commit.ts';
 import { type Confirm, ConfirmedRemovals } from '../durability/confirmed-removals.ts';
 import { Durability, type FileSync } from '../durability/durability.ts';
 import type { MachineStart } from '../durability/machine-start.ts';
+import { PrunedBefore } from '../durability/pruned-before.ts';
 import { recoverBranch } from '../durability/recover-branch.ts';
 import type { VersionsInRemoval } from '../durability/versions-in-removal.ts';
 import { engineCall } from '../native/translate-errors.ts';
@@ -32,6 +33,7 @@ interface FolderStorageParts {
 export class FolderStorage implements TableStorage {
   readonly #parts: FolderStorageParts;
   readonly #store: ObjectStore;
+  readonly #pruned = new PrunedBefore();
 
   constructor(parts: FolderStorageParts) {
     this.#parts = parts;
@@ -51,7 +53,8 @@ export class FolderStorage implements TableStorage {
   }
 
   branch(location: Location, branch: BranchName | undefined): BranchStorage {
-    return new FolderBranch({ ...this.#parts, store: this.#store, datasetPath: this.#pathOf(location), branch });
+    const [store, pruned, datasetPath] = [this.#store, this.#pruned, this.#pathOf(location)];
+    return new FolderBranch({ ...this.#parts, store, pruned, datasetPath, branch });
   }
 
   async requireUsable(): Promise<void> {}

@@ -1,14 +1,24 @@
-import {
-  type FileKind,
-  type FileReference,
-  type Manifest,
-  parseManifest,
-} from '../../../lance-format/manifest/parse-manifest.ts';
+import type { FileKind, FileReference, Manifest } from '../../../lance-format/manifest/parse-manifest.ts';
+import { takesAway } from '../../../lance-format/transaction/transaction.ts';
 
 /** A span goes from the first version that names a file to the last. */
 interface Span {
   first: number;
   last: number;
+  readonly bytes: number;
+}
+
+/** What stays known of a version whose manifest was read. */
+interface SeenVersion {
+  /** That of its manifest in a listing. */
+  readonly tag: string;
+  readonly rows: number;
+  readonly takesAway: boolean;
+}
+
+export interface SpannedFile {
+  /** Relative to the folder of the branch. */
+  readonly within: string;
   readonly bytes: number;
 }
 
@@ -20,21 +30,34 @@ const folderOf: Readonly<Partial<Record<FileKind, string>>> = {
   index: '_indices',
 };
 
+/** Manifests do not say how long deletion vectors and transactions are: mostly, one block of a disk. */
+const bytesOfSmallFile = 4_096;
+
 /**
- * Which versions of a branch name which of its own files, by what was read of them so far: so each manifest is read once. Between the
- * first and the last version that names a file, all count as naming it: a restored version may have it again.
+ * Which versions of a branch name which of its own files, by what was read of them so far: so each manifest is read once, however long the
+ * version stays. Between the first and the last version that names a file, all count as naming it: a restored version may have it again.
  */
 export class FileSpans {
   readonly #spans = new Map<string, Span>();
-  readonly #seen = new Set<number>();
+  readonly #seen = new Map<number, SeenVersion>();
+
+  get size(): number {
+    return this.#spans.size + this.#seen.size;
+  }
 
   has(version: number): boolean {
     return this.#seen.has(version);
   }
 
-  add(version: number, manifest: Buffer): void {
-    this.#seen.add(version);
-    for (const { within, bytes } of ownFilesOf(parseManifest(manifest))) {
+  /** Whether another manifest than that of this tag was read: then another table or branch is in the place of the one that was known. */
+  isOther(version: number, tag: string): boolean {
+    return (this.#seen.get(version)?.tag ?? tag) !== tag;
+  }
+
+  add(version: number, tag: string, manifest: Manifest, transaction: Uint8Array | undefined): void {
+    const rows = manifest.fragments.reduce((sum, fragment) => sum + fragment.rows - fragment.deletedRows, 0);
+    this.#seen.set(version, { tag, rows, takesAway: transaction !== undefined && takesAway(transaction) });
+    for (const { within, bytes } of ownFilesOf(manifest)) {
       const span = this.#spans.get(within) ?? { first: version, last: version, bytes };
       span.first = Math.min(span.first, version);
       span.last = Math.max(span.last, version);
@@ -42,20 +65,35 @@ export class FileSpans {
     }
   }
 
+  /** Whether the commit took something away, as its transaction says; or left fewer rows, whoever made it. */
+  takesAway(version: number): boolean {
+    const [made, before] = [this.#seen.get(version), this.#seen.get(version - 1)];
+    return made !== undefined && (made.takesAway || (before !== undefined && made.rows < before.rows));
+  }
+
   names(within: string): boolean {
     return this.#spans.has(within);
   }
 
-  /** The files that none of these versions names; forgotten with the versions that are gone. `kept`: ascending. */
-  takeUnnamed(kept: readonly number[], gone: readonly number[]): ReadonlyMap<string, number> {
-    const unnamed = new Map<string, number>();
-    for (const [within, { first, last, bytes }] of this.#spans) {
-      if (isAnyWithin(kept, first, last)) continue;
-      unnamed.set(within, bytes);
-      this.#spans.delete(within);
+  /** The files that none of `stay` names, by the last of `gone` that names them, or 0. Both ascend. */
+  filesBeside(stay: readonly number[], gone: readonly number[]): ReadonlyMap<number, readonly SpannedFile[]> {
+    const [staying, going] = [stay, gone].map((versions) => versions.filter((version) => this.has(version)));
+    const files = new Map<number, SpannedFile[]>();
+    for (const [within, span] of this.#spans) {
+      if (lastIn(staying ?? [], span) !== 0) continue;
+      const version = lastIn(going ?? [], span);
+      const file = { within, bytes: span.bytes };
+      const same = files.get(version);
+      if (same === undefined) files.set(version, [file]);
+      else same.push(file);
     }
-    for (const version of gone) this.#seen.delete(version);
-    return unnamed;
+    return files;
+  }
+
+  /** They are about to be removed. */
+  forget(versions: readonly number[], files: readonly SpannedFile[]): void {
+    for (const version of versions) this.#seen.delete(version);
+    for (const { within } of files) this.#spans.delete(within);
   }
 
   clear(): void {
@@ -64,13 +102,13 @@ export class FileSpans {
   }
 }
 
-/** Paths relative to the folder of the branch. A folder of an index whose files are not listed ends with a slash. */
-export function ownFilesOf({ files, indexFolders }: Manifest): readonly { within: string; bytes: number }[] {
+/** A folder of an index whose files are not listed ends with a slash. */
+export function ownFilesOf({ files, indexFolders }: Manifest): readonly SpannedFile[] {
   const listed = files.map((file) => ({ ...file, end: '' }));
   const unlisted = indexFolders.map((folder) => ({ ...folder, end: '/' }));
   return [...listed, ...unlisted].flatMap(({ end, ...file }) => {
     const within = file.baseId === undefined ? withinBranch(file) : undefined;
-    return within === undefined ? [] : [{ within: `${within}${end}`, bytes: file.sizeBytes ?? 0 }];
+    return within === undefined ? [] : [{ within: `${within}${end}`, bytes: file.sizeBytes ?? bytesOfSmallFile }];
   });
 }
 
@@ -80,13 +118,14 @@ export function withinBranch({ kind, path }: FileReference): string | undefined 
   return folder === undefined || path.split('/').includes('..') ? undefined : `${folder}/${path}`;
 }
 
-function isAnyWithin(ascending: readonly number[], first: number, last: number): boolean {
+/** 0 without any. */
+function lastIn(ascending: readonly number[], { first, last }: Span): number {
   let [low, high] = [0, ascending.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (ascending[middle]! < first) low = middle + 1;
+    if ((ascending[middle] ?? 0) <= last) low = middle + 1;
     else high = middle;
   }
-  const next = ascending[low];
-  return next !== undefined && next <= last;
+  const found = ascending[low - 1] ?? 0;
+  return found >= first ? found : 0;
 }
