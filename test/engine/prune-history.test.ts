@@ -9,6 +9,7 @@ import { type PrunedBranch, pruneVersions } from '#src/engine/lance/durability/p
 import { VersionsInRemoval } from '#src/engine/lance/durability/versions-in-removal.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
 import type { HistoryRequest } from '#src/engine/port/upkeep.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import type { HistoryRules } from '#src/kernel/history.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile } from '#test/fixtures/arrow-files.ts';
@@ -106,6 +107,20 @@ describe('the state before a commit that takes away (P13)', () => {
       assert.deepEqual(Object.keys(await countsOf(folder)).map(Number), [newest]);
     });
   }
+
+  test('does not stay before rows that went because their time had come', async (t) => {
+    const { folder, dataset } = await table(t);
+    for (const takesAway of [undefined, false]) {
+      const shadow = await dataset.shadow();
+      await shadow.deleteWhere(ownSql(`id < ${takesAway === undefined ? 10 : 20}`));
+      await shadow.commit(undefined, undefined, takesAway);
+      await dataset.refresh();
+    }
+    await mergeInto(dataset, upsertOn('id'), rows(200, 2));
+    await mergeInto(dataset, upsertOn('id'), rows(200, 2));
+    await prune(dataset, afterDays(1));
+    assert.deepEqual(Object.keys(await countsOf(folder)).map(Number), [1, 2, 5]);
+  });
 
   test('goes at once, the oldest first, where there is no room for it, and the answer says how far back undo reaches', async (t) => {
     const { folder, dataset } = await table(t);

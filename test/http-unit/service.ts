@@ -116,8 +116,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...{ version: 'test', routes: apiRoutes(operations, options.settings ?? []), conversions: new Conversions() },
     requireReady: async () => {},
     databases: { of: async () => Database.all },
-    branchesBehind: () => 0,
-    undoReachMs: () => undefined,
+    ...{ branchesBehind: () => 0, undoReachMs: () => undefined },
     readFilter: filterReader([]),
     authenticator: {
       authenticate: async (headers) => {

@@ -94,12 +94,12 @@ describe('what is taken away can be taken back for a week (P13)', () => {
     assert.deepEqual(await storedRows(service, 't'), wanted);
   });
 
-  test('and no longer, also of a table that nobody writes to', { timeout: 120_000 }, async (t) => {
+  test('and no longer, also of a table that nobody writes to (P8)', { timeout: 120_000 }, async (t) => {
     const { service, clock } = await started(t);
     await request(service, 'delete', { predicate: 'true' });
     const newest = await newestOf(service);
-    for (const _ of numbers(3)) clock.advance(2 * dayMs);
-    await eventually('it was looked at', () => service.log.some((line) => line.includes('"removedVersions"')) || true);
+    await service.restart();
+    for (const _ of numbers(6)) clock.advance(dayMs);
     assert.ok((await versionsOf(service)).includes(newest - 1));
     await eventually('it is gone', async () => {
       clock.advance(dayMs);
@@ -107,14 +107,13 @@ describe('what is taken away can be taken back for a week (P13)', () => {
     });
   });
 
-  test('not what went because its time had come', { timeout: 120_000 }, async (t) => {
-    const { service, clock } = await started(t, byHand);
-    const before = await newestOf(service);
+  test('but not what a request for versions does away with', async (t) => {
+    const { service } = await started(t, byHand);
     await request(service, 'delete', { predicate: 'id = 1' });
-    for (const i of numbers(3)) await request(service, 'merge_insert?on=id', people([i + 10], 'later'));
-    await request(service, `version/delete`, { ranges: [{ start_version: 0, end_version: before + 1 }] });
-    clock.advance(dayMs);
-    assert.ok(!(await versionsOf(service)).includes(before), 'who names a version does away with it');
+    const { deleted_count } = await request(service, 'version/delete', {
+      ranges: [{ start_version: 0, end_version: -1 }],
+    });
+    assert.deepEqual([deleted_count, (await versionsOf(service)).length], [1, 1]);
   });
 });
 

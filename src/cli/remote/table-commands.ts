@@ -258,7 +258,7 @@ async function versionMeant(service: ServiceClient, table: string, to: string): 
   const found = versions.find(({ timestamp }) => Date.parse(timestamp) <= atMs);
   if (found !== undefined) return found.version;
   throw new CliError(
-    `no version of ${table} is from ${to} or before; the oldest is from ${versions.at(-1)?.timestamp}, since the service removes those that --version-retention has passed`,
+    `no version of ${table} is from ${to} or before; the oldest is from ${versions.at(-1)?.timestamp}, since the service keeps what --history says`,
   );
 }
 

@@ -147,12 +147,15 @@ export const takesAwayProperty = 'lancegate:takes-away';
 /** An update may; an operation that is not known here may do anything. */
 const takingAway: ReadonlySet<LanceOperation> = new Set(['delete', 'overwrite', 'project', 'restore', 'unknown']);
 
-/** Says whether what was there just before cannot be had from the version that it made: rows that were not updated, or columns. */
-export function takesAway(encoded: Uint8Array): boolean {
+/**
+ * Says whether what was there just before cannot be had from the version that it made: rows that were not updated, or columns.
+ * undefined where it does not say.
+ */
+export function takesAway(encoded: Uint8Array): boolean | undefined {
   const said = propertiesOf(encoded)[takesAwayProperty];
   if (said !== undefined) return said === 'true';
   const operation = operationOf(encoded);
-  if (operation !== 'restore') return operation !== undefined && takingAway.has(operation);
+  if (operation !== 'restore') return (operation !== undefined && takingAway.has(operation)) || undefined;
   const { readVersion = 0, restore: encodedRestore = Buffer.of() } = decode(transaction, encoded);
   // A fence returns to the newest version.
   return decode(restore, encodedRestore).version !== readVersion;

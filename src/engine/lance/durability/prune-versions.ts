@@ -83,7 +83,8 @@ export async function pruneVersions(branch: PrunedBranch, pruning: Pruning): Pro
   const end = inRemoval.begin(branch.versionsFolder, new Set(old.map(({ version }) => version)));
   try {
     // What was restored until now is a version by now, and names what its original names.
-    const listedNow = await Array.fromAsync(branch.store.list({ prefix: versionsOf(branch) }));
+    const known = new Map(listed.map((each) => [each.key, each]));
+    const listedNow = await Array.fromAsync(branch.store.list({ prefix: versionsOf(branch), known }));
     const versionsNow = numbered(branch, listedNow);
     await readManifests(branch, versionsNow);
     const detached = await filesOfDetached(branch, listedNow);

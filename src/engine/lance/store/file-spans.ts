@@ -13,7 +13,8 @@ interface SeenVersion {
   /** That of its manifest in a listing. */
   readonly tag: string;
   readonly rows: number;
-  readonly takesAway: boolean;
+  /** undefined where its transaction does not say. */
+  readonly takesAway: boolean | undefined;
 }
 
 export interface SpannedFile {
@@ -56,7 +57,7 @@ export class FileSpans {
 
   add(version: number, tag: string, manifest: Manifest, transaction: Uint8Array | undefined): void {
     const rows = manifest.fragments.reduce((sum, fragment) => sum + fragment.rows - fragment.deletedRows, 0);
-    this.#seen.set(version, { tag, rows, takesAway: transaction !== undefined && takesAway(transaction) });
+    this.#seen.set(version, { tag, rows, takesAway: transaction && takesAway(transaction) });
     for (const { within, bytes } of ownFilesOf(manifest)) {
       const span = this.#spans.get(within) ?? { first: version, last: version, bytes };
       span.first = Math.min(span.first, version);
@@ -65,10 +66,11 @@ export class FileSpans {
     }
   }
 
-  /** Whether the commit took something away, as its transaction says; or left fewer rows, whoever made it. */
+  /** Whether the commit took something away, as its transaction says; where that says nothing, whether it left fewer rows. */
   takesAway(version: number): boolean {
     const [made, before] = [this.#seen.get(version), this.#seen.get(version - 1)];
-    return made !== undefined && (made.takesAway || (before !== undefined && made.rows < before.rows));
+    if (made === undefined) return false;
+    return made.takesAway ?? (before !== undefined && made.rows < before.rows);
   }
 
   names(within: string): boolean {

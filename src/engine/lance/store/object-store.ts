@@ -28,6 +28,8 @@ export interface ListRequest {
   readonly prefix: string;
   /** The first so many keys in the order of their bytes; without it all. */
   readonly most?: number;
+  /** These were listed just now, and need not be looked at again. */
+  readonly known?: ReadonlyMap<string, StoredObject>;
 }
 
 /** How each vendor's store is asked. */
