@@ -61,26 +61,3 @@ test('the commands of the README give the answers of the README', async (t) => {
     rows.map((row) => ({ ...row, _distance: Number(row._distance).toFixed(5) }));
   assert.deepEqual(nearly(rowsOf(found)), nearly(rowsOf(oneByOne(documented)[2])));
 });
-
-test('the commands of the page of daily files give the rows of the page', async (t) => {
-  const page = readFileSync(join(packageFolder, 'docs/how-to/daily-file.md'), 'utf8');
-  const [, commands = ''] = /```sh\n(.*?)```/s.exec(page) ?? [];
-  const [, rows = ''] = /```csv\n(.*?)```/s.exec(page) ?? [];
-  const folder = temporaryFolder((clean) => t.after(clean));
-  const env = { PATH: `${dirname(process.execPath)}:${process.env.PATH}`, LANCEGATE_DATA: folder, LANCEGATE_PORT: '0' };
-  const service = spawn(process.execPath, [join(packageFolder, 'src/main.ts'), 'serve'], {
-    env,
-    stdio: ['ignore', 'pipe', 'ignore'],
-  });
-  t.after(() => service.kill('SIGKILL'));
-  const [printed] = await once(service.stdout, 'data');
-  const url = /http:\/\/127\.0\.0\.1:\d+/.exec(String(printed))?.[0];
-  assert.ok(url, String(printed));
-  const answers = execFileSync('bash', ['-euo', 'pipefail'], {
-    input: commands.replaceAll('npx lancegate', `node ${join(packageFolder, 'src/main.ts')}`),
-    cwd: folder,
-    env: { ...env, LANCEGATE_URL: url },
-  }).toString();
-  assert.ok(answers.replaceAll('\r', '').endsWith(rows), answers);
-  assert.match(answers, /"duplicates":1,"stale":1/);
-});

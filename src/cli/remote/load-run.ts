@@ -57,6 +57,8 @@ interface Loaded {
   readonly num_updated_rows?: number;
   readonly num_duplicate_rows?: number;
   readonly num_stale_rows?: number;
+  readonly num_invalid_rows?: number;
+  readonly invalid_rows?: readonly { readonly row: number; readonly reason: string }[];
 }
 
 interface TablePlace {
@@ -105,11 +107,15 @@ export class Load {
     const on = mode.kind === 'upsert' ? mode.on : [];
     for (const path of on) requireKey(path, columns);
     const rules = mode.kind === 'upsert' ? Object.entries(mode.rules) : [];
-    const query = new URLSearchParams([...on.map((column): [string, string] => ['on', column]), ...rules]).toString();
-    const route = mode.kind === 'upsert' ? tableRoute(table, `merge_insert?${query}`) : tableRoute(table, 'insert');
+    // Whatever the table says: rows that nobody is told of would be lost.
+    const onInvalid = this.#leftOut === undefined ? '' : 'report';
+    const said = new URLSearchParams([...on.map((column): [string, string] => ['on', column]), ...rules]);
+    said.set('on_invalid', onInvalid);
+    const route = tableRoute(table, `${mode.kind === 'upsert' ? 'merge_insert' : 'insert'}?${said}`);
     let keys: PartKeys | undefined;
     const send = async (part: RowsPart, file: string): Promise<void> => {
-      keys ??= this.#keysAt(there?.location ?? (await this.#declare()), mode.kind, [...on, ...rules.flat()]);
+      const how = [...on, ...rules.flat(), ...(onInvalid === '' ? [] : [onInvalid])];
+      keys ??= this.#keysAt(there?.location ?? (await this.#declare()), mode.kind, how);
       await this.#send(route, part, keys.next(part), file);
     };
     for (const file of files) await this.#addFile(file, columns, send);
@@ -162,7 +168,11 @@ export class Load {
     const { isReplay, answer } = await this.#ask(attempt).catch((error) => {
       throw stopped(error, place, this.#sum.parts);
     });
-    this.#sum.rows += part.rows;
+    const { num_invalid_rows: invalid = 0, invalid_rows: listed = [] } = answer;
+    this.#leftOut?.push(...listed.map(({ row, reason }) => reason.replace(/^row \d+/, `row ${part.rowsBefore + row}`)));
+    if (invalid > listed.length) this.#leftOut?.push(`${place}: ${invalid - listed.length} more of them break a rule`);
+    this.#sum.refused += Math.max(invalid - listed.length - 1, 0);
+    this.#sum.rows += part.rows - invalid;
     this.#sum.inserted += answer.num_inserted_rows ?? 0;
     this.#sum.updated += answer.num_updated_rows ?? 0;
     this.#passedOver.duplicates += answer.num_duplicate_rows ?? 0;
