@@ -64,7 +64,8 @@ describe('three replicas that go and come back', { skip: withoutReplicas ?? fals
     const write = async (writer: number): Promise<void> => {
       while (!isOver) {
         const ids = [writer % keys, (next * 7) % keys, (next * 5 + 1) % keys];
-        const rows = [...new Set(ids)].map((id) => ({ id, v: ++next - (next % 4) * 9, by: `${writer}` }));
+        next += 1;
+        const rows = [...new Set(ids)].map((id) => ({ id, v: Math.floor(Math.random() * 1e9), by: `${writer}` }));
         const told = await answerOf('late/merge_insert?on=id&version_column=v', rows);
         for (const { id, v } of rows) newest.set(id, Math.max(newest.get(id) ?? Number.NEGATIVE_INFINITY, v));
         counted.sent += rows.length;
@@ -103,7 +104,7 @@ describe('three replicas that go and come back', { skip: withoutReplicas ?? fals
     );
     assert.equal(counted.inserted, newest.size, 'no key was inserted twice');
     assert.equal(counted.inserted + counted.updated + counted.stale, counted.sent);
-    assert.ok(counted.stale > 20 && counted.updated > 20, JSON.stringify(counted));
+    assert.ok(counted.stale > 20 && counted.updated > 10, JSON.stringify(counted));
   });
 
   test('rows end although the owner of their table was killed', async () => {
