@@ -11,6 +11,8 @@ import {
   type Committed,
   type Head,
   isAtHead,
+  notCommitted,
+  requireBoundable,
   requireTime,
   unchanged,
   type WriteBatch,
@@ -53,6 +55,7 @@ async function commitSteps(
     // A reader may have refreshed the dataset since the head was read.
     if (shadow.baseVersion !== head.version) return 'overtaken';
     if (steps.length > 1 && !shadow.isPrivate) throw hasNoShadow();
+    requireBoundable(head, shadow);
     const each: StepTotals[] = [];
     for (const step of steps) each.push(await run(shadow, step, request));
     if (paired(steps, each).every(([step, totals]) => isOfRows(step) && isNothing(totals))) {
@@ -60,6 +63,7 @@ async function commitSteps(
     }
     await requireItsEnds(request, steps, shadow);
     const totals = sumOf(each);
+    if (head.mayCommit?.(totals) === false) return notCommitted([totals], head);
     const takesAway = request.takesAway ?? (totals.numDeletedRows > 0 || undefined);
     const made = await shadow.commit(() => requireTime([request]), head.note?.([totals]), takesAway);
     return made === 'overtaken' ? made : committed(made.version, each);

@@ -3,6 +3,7 @@ import type { Idempotency, IdempotencyHeader, Keyed, Replayable } from '../idemp
 import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { AskedBounds, WriteBounds } from '../kernel/write-bounds.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableWriter } from '../write/table-writer.ts';
 import type { SchemaFit, WriteCounts } from '../write/write.ts';
@@ -16,7 +17,7 @@ export interface ChangeDeps {
 }
 
 /** A change that was checked against the table. */
-type CheckedChange = ChangeOfBranch & { readonly fit?: SchemaFit };
+type CheckedChange = ChangeOfBranch & { readonly fit?: SchemaFit; readonly bounds?: WriteBounds | undefined };
 
 type Change = CheckedChange & {
   readonly operation: WriteOperation;
@@ -26,6 +27,8 @@ type Change = CheckedChange & {
 
 export interface ChangeResult extends WriteCounts {
   readonly transactionId: TransactionId;
+  /** Nothing was written; the counts are those at `version`. */
+  readonly isDryRun?: true;
 }
 
 /** Every command to change a table branch has these, beside what it is to change. */
@@ -33,6 +36,8 @@ export interface ChangeCommand {
   readonly table: TableRef;
   readonly branch: BranchName | undefined;
   readonly idempotency: IdempotencyHeader | undefined;
+  /** Only some operations heed it, whose routes alone read it. */
+  readonly bounds?: AskedBounds | undefined;
 }
 
 /** Makes an operation that is one change of a table branch, and answers each key once. `changeOf` checks it against the table. */
@@ -70,5 +75,9 @@ export async function submitChange(
     transactionId,
     keyed: await keyed?.request(),
   };
-  return access.onFilesOf(change.table, async () => ({ transactionId, ...(await writer.write(request)) }));
+  return access.onFilesOf(change.table, async () => ({
+    transactionId,
+    ...(await writer.write(request)),
+    ...(change.bounds?.isDryRun === true && { isDryRun: true }),
+  }));
 }

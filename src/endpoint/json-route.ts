@@ -11,7 +11,9 @@ import {
 import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, IdempotencyKey, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import type { AskedBounds } from '../kernel/write-bounds.ts';
 import type { AuditFacts } from '../telemetry/audit.ts';
+import { boundParameters, readBounds } from '../wire/bound-parameters.ts';
 import { idempotencyKeyHeader, parseBranch, parseIdempotencyKey, readDelimiter } from '../wire/identifiers.ts';
 import { BodyReader, Version } from '../wire/json-body.ts';
 import { jsonDescription } from './description.ts';
@@ -177,10 +179,18 @@ interface WriteResult {
   readonly numUpdatedRows: number;
   readonly numDeletedRows: number;
   readonly isReplay: boolean;
+  readonly isDryRun?: true;
 }
 
 /** The fields of every write's answer. */
 export const writtenFields = { version: Version, transaction_id: Type.String() };
+
+/** Those of one that may be a dry run, which makes no transaction. */
+export const boundedFields = {
+  version: Version,
+  transaction_id: Type.Optional(Type.String()),
+  dry_run: Type.Optional(Type.Literal(true)),
+};
 
 interface WriteRoute<Command, Result, Body extends TObject>
   extends Pick<JsonRoute<never, TableRef, NoQuery, Body, never>, 'path' | 'action' | 'summary' | 'body'> {
@@ -188,33 +198,50 @@ interface WriteRoute<Command, Result, Body extends TObject>
   command(body: Static<Body>, on: WrittenBranch, input: RouteInput): Command;
   /** What the answer has besides the version and the transaction; nothing if absent. */
   readonly answers?: TProperties;
+  /** It may be a dry run, and has a `max_deleted`. */
+  readonly isBounded?: true;
   fields?(result: Result, input: RouteInput): Readonly<Record<string, unknown>>;
 }
 
 interface WrittenBranch extends Pick<JsonCall<TableRef, never>, 'branch' | 'idempotency'> {
   readonly table: TableRef;
+  readonly bounds: AskedBounds | undefined;
 }
 
 /** Makes the route of an operation that changes one branch of a table, and answers with the version that it made. */
 export const writeRoute = <Deps, Command, Result extends WriteResult, Body extends TObject>(
   make: (deps: Deps) => (command: Command, scope: RequestScope) => Promise<Result>,
-  { command, answers, fields, ...route }: WriteRoute<Command, Result, Body>,
+  { command, answers, fields, isBounded, ...route }: WriteRoute<Command, Result, Body>,
 ) =>
   jsonRoute(make, {
     ...route,
+    ...(isBounded && { query: boundParameters }),
     target: tableTarget,
     isWrite: true,
     branches: (_, branch) => [branch],
-    answers: Type.Object({ ...answers, ...writtenFields }),
+    answers: Type.Object({ ...answers, ...(isBounded ? boundedFields : writtenFields) }),
     async answer(operation, { target: table, branch, body, idempotency }, input) {
-      const result = await operation(command(body, { table, branch, idempotency }, input), input.scope);
+      const bounds = isBounded && notedBounds(input);
+      const result = await operation(command(body, { table, branch, idempotency, bounds }, input), input.scope);
       return writeAnswer(input, result, fields?.(result, input) ?? {});
     },
   });
 
+/** What the query and the headers say of them. The audit record says of a dry run that it is one, also where it is refused. */
+export function notedBounds({
+  query,
+  headers,
+  context,
+}: Pick<RouteInput<keyof typeof boundParameters>, 'query' | 'headers' | 'context'>): AskedBounds | undefined {
+  const bounds = readBounds(query, headers);
+  if (bounds?.dryRun === true) context.note({ isDryRun: true });
+  return bounds;
+}
+
 /** The fields of a write's answer, which are noted for the audit record too. */
 export function writeAnswer({ context }: RouteInput, result: WriteResult, fields: Readonly<Record<string, unknown>>) {
   const { transactionId, version, isReplay } = result;
+  if (result.isDryRun) return { ...fields, version, dry_run: true };
   context.note({
     version,
     insertedRows: result.numInsertedRows,

@@ -19,6 +19,7 @@ import { isObject } from '../kernel/json-bounds.ts';
 import { onAbort, type Principal } from '../kernel/request-scope.ts';
 import { createTablePath } from '../operations/create-table.ts';
 import { type AuditFacts, type AuditRecord, logRequest } from '../telemetry/audit.ts';
+import { requireKnownHeaders } from '../wire/bound-parameters.ts';
 import { hasTrailingSlash, splitTarget } from '../wire/identifiers.ts';
 import { type NamesOfRoute, nameCheck } from '../wire/known-names.ts';
 import { QueryParameters, readTimeout, timeoutHeader } from '../wire/query-parameters.ts';
@@ -154,6 +155,7 @@ export class RequestContext implements AnswerHead {
     const names = this.#deps.namesOf(route);
     const checkNames = nameCheck(names, this.#deps.config.acceptFields ?? [], (name) => this.#passedOver(name));
     if (!route.isNotOffered) checkNames(this.#query.names(), names.parameters, '');
+    if (names.isStrict) requireKnownHeaders(headers, names.parameters);
     return {
       method: method === 'POST' ? method : 'GET',
       id: String(parts.id ?? ''),

@@ -42,6 +42,7 @@ import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import type { IdempotencyKey, TableRef } from '../kernel/ids.ts';
 import { ReadWriteLock } from '../kernel/read-write-lock.ts';
 import { firstOf, principalKey, type RequestScope } from '../kernel/request-scope.ts';
+import type { AskedBounds } from '../kernel/write-bounds.ts';
 import type { TableAccess } from '../table/table-access.ts';
 import type { TableOwners } from '../table/table-owners.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -81,6 +82,7 @@ export type RepeatableOperation =
 interface RepeatableCommand {
   readonly source?: unknown;
   readonly idempotency: IdempotencyHeader | undefined;
+  readonly bounds?: AskedBounds | undefined;
 }
 
 /** The request has an `Idempotency-Key`, and its body may not have been read yet. */
@@ -168,7 +170,9 @@ export class Idempotency {
     work: (keyed: Keyed | undefined) => Promise<Result>,
   ): Promise<Replayable<Result>> {
     const { idempotency } = command;
-    if (idempotency === undefined) return { ...(await work(undefined)), isReplay: false };
+    // A dry run has no outcome: the same request without it may have the same key.
+    if (idempotency === undefined || command.bounds?.dryRun === true)
+      return { ...(await work(undefined)), isReplay: false };
     const owner = principalKey(scope.principal) as RequestOwner;
     const digest = requestDigest(operation, command);
     const isImplied = idempotency.isImplied === true;

@@ -47,13 +47,13 @@ const maxBatchableRows = 10_000;
  * once) and large sources.
  */
 export function batchKey(request: MergeRequest): string | undefined {
-  const { spec, chunk, on, table, absent, versionColumn, transactionId } = request;
+  const { spec, chunk, on, table, absent, versionColumn, transactionId, bounds } = request;
   if (chunk.rows > maxBatchableRows || !canConcat([chunk])) return undefined;
   if (spec.whenNotMatchedBySourceDelete !== false || typeof spec.whenMatchedUpdateAll !== 'boolean') return undefined;
   const { whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex } = spec;
   const flags = [whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex];
-  // Rows that are completed by what the table holds depend on the merge before.
-  const alone = absent.length === 0 ? undefined : transactionId;
+  // Rows that are completed by what the table holds depend on the merge before. A write with bounds is committed alone.
+  const alone = absent.length === 0 && bounds === undefined ? undefined : transactionId;
   const paths = [...on, ...(versionColumn === undefined ? [] : [versionColumn])].map(({ segments }) => segments);
   return JSON.stringify([table.id, on.length, paths, flags, schemaFingerprint(chunk), alone]);
 }

@@ -3,6 +3,7 @@ import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
 import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
+import type { AskedBounds } from '../kernel/write-bounds.ts';
 import type { ToldOfRules } from '../table/row-faults.ts';
 import type { RuleTexts } from '../table/standing-rules.ts';
 
@@ -29,6 +30,7 @@ export interface MergeRowsCommand {
   readonly rules: RuleTexts;
   readonly source: ArrowSource;
   readonly idempotency: IdempotencyHeader | undefined;
+  readonly bounds?: AskedBounds | undefined;
 }
 
 export interface MergeRowsResult extends ToldOfRules {
@@ -38,6 +40,8 @@ export interface MergeRowsResult extends ToldOfRules {
   readonly numInsertedRows: number;
   readonly numDeletedRows: number;
   readonly numAttempts: number;
+  /** Nothing was written; the counts are those at `version`. */
+  readonly isDryRun?: true;
   /** Rows of the source that were passed over: another one has their key, or the table has a newer one. Only where a rule is for them. */
   readonly numDuplicateRows?: number;
   readonly numStaleRows?: number;

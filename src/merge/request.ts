@@ -3,9 +3,10 @@ import { fitRows, nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
 import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
 import { type AbsentField, isNull } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
+import { emptyFile } from '../arrow/schema/schema-bytes.ts';
 import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
-import { madeOfColumns } from '../create/declared-columns.ts';
+import { declaredColumns, madeOfColumns } from '../create/declared-columns.ts';
 import type { TableMaker } from '../create/table-maker.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
@@ -15,6 +16,7 @@ import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import type { InvalidRows } from '../kernel/invalid-rows.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
+import { writeBounds } from '../kernel/write-bounds.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import {
   leftOutOf,
@@ -87,7 +89,9 @@ class MergeRows {
   /** A `keyed` request's answer is recorded with its transaction. */
   async run(command: MergeRowsCommand, scope: RequestScope, keyed: Keyed | undefined): Promise<MergeRowsResult> {
     const { access } = this.#deps;
-    const table = await madeOfColumns(this.#deps, await access.find(command.table), command, scope);
+    const found = await access.find(command.table);
+    if (found.state === 'declared' && command.bounds?.dryRun === true) return this.#dryRunOfDeclared(found, command);
+    const table = await madeOfColumns(this.#deps, found, command, scope);
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
     const { checked, absent, ...received } = await this.#receiveFitting(command, table, dataset);
@@ -99,7 +103,7 @@ class MergeRows {
   #receiveFitting(
     { source, on, flags, rules: asked }: MergeRowsCommand,
     { properties }: TableRecord,
-    dataset: Snapshot & BranchHead,
+    dataset: Pick<Snapshot & BranchHead, 'columns' | 'refresh'>,
   ) {
     return this.#deps.metrics.writeStage('receive', async () => {
       await source.readFor(() => dataset.columns());
@@ -150,7 +154,7 @@ class MergeRows {
 
   #submit(
     table: TableRecord,
-    { branch, on, flags, useIndex }: MergeRowsCommand,
+    { branch, on, flags, useIndex, bounds: asked }: MergeRowsCommand,
     source: FittingSource,
     scope: RequestScope,
   ): Promise<MergeRowsResult> {
@@ -159,7 +163,19 @@ class MergeRows {
     requireFewNested(chunk, on);
     const transactionId = newTransactionId(newId);
     const spec = { ...flags, useIndex };
-    const write = { kind: 'merge', operation: 'merge_insert', table, branch, scope, transactionId, keyed } as const;
+    const { properties } = table;
+    const deletes = flags.whenNotMatchedBySourceDelete !== false;
+    const bounds = writeBounds(asked, deletes ? { properties, metadata: checked.metadata } : undefined);
+    const write = {
+      kind: 'merge',
+      operation: 'merge_insert',
+      table,
+      branch,
+      scope,
+      transactionId,
+      keyed,
+      bounds,
+    } as const;
     const { versionColumn } = rules;
     const told = toldOf(source);
     const fit = fitOf(chunk, checked, (rows, now) => requireAllFit(rows, now, { on, flags, rules }));
@@ -167,6 +183,7 @@ class MergeRows {
     return access.onFilesOf(table, async () => {
       const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
       const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
+      if (bounds?.isDryRun === true) return { transactionId, ...counts, isDryRun: true };
       metrics.mergeFinished({ inserted, updated, deleted });
       return { transactionId, ...counts };
     });
@@ -207,6 +224,26 @@ class MergeRows {
       );
     }
     return this.#submit(created, command, { ...source, checked: schema, absent: [] }, scope);
+  }
+
+  /** The table stays as it is. Its first version is not there, so the answer names version 0. */
+  async #dryRunOfDeclared(declared: TableRecord, command: MergeRowsCommand): Promise<MergeRowsResult> {
+    if (command.branch !== undefined) throw branchOfDeclared(declared);
+    const schema = declaredColumns(declared.properties);
+    const isMadeOfRows = schema.fields.length === 0;
+    const columns = { schema, file: emptyFile(schema.fields) };
+    const received = isMadeOfRows
+      ? await this.#receiveFirst(command, declared)
+      : await this.#receiveFitting(command, declared, {
+          columns: async () => columns,
+          refresh: async () => undefined,
+        });
+    const source = await this.#check(received, isMadeOfRows ? { ...command, flags: upsert } : command, undefined);
+    const inserts = isMadeOfRows || command.flags.whenNotMatchedInsertAll;
+    const counts = { numInsertedRows: inserts ? source.chunk.rows : 0, numUpdatedRows: 0, numDeletedRows: 0 };
+    const isVersioned = source.rules.versionColumn !== undefined && { numStaleRows: 0 };
+    const transactionId = newTransactionId(this.#deps.newId);
+    return { transactionId, version: 0, numAttempts: 1, ...counts, ...toldOf(source), ...isVersioned, isDryRun: true };
   }
 
   /** There are no rows to merge with, so the table is created with the rows of the source. */

@@ -1,15 +1,17 @@
 import Type from 'typebox';
 import { arrowAnswer, arrowRoute } from '../endpoint/arrow-route.ts';
+import { boundedFields, notedBounds } from '../endpoint/json-route.ts';
 import { headerTexts } from '../endpoint/route.ts';
 import type { MergeFlags } from '../merge/merge-command.ts';
 import { mergeRows } from '../merge/request.ts';
 import { readRules } from '../merge/row-rules.ts';
-import { Count, Version } from '../wire/json-body.ts';
+import { boundParameters } from '../wire/bound-parameters.ts';
+import { Count } from '../wire/json-body.ts';
 import { mergeParameters, readMergeParameters } from '../wire/merge-parameters.ts';
 import { toldFields, toldShown } from './told-of-rules.ts';
 
 const Merged = arrowAnswer({
-  version: Version,
+  ...boundedFields,
   num_updated_rows: Count,
   num_inserted_rows: Count,
   num_deleted_rows: Count,
@@ -18,21 +20,20 @@ const Merged = arrowAnswer({
   num_duplicate_rows: Type.Optional(Count),
   num_stale_rows: Type.Optional(Count),
   ...toldFields,
-  transaction_id: Type.String(),
 });
 
 export const mergeRowsRoute = arrowRoute(mergeRows, {
   path: '/v1/table/:id/merge_insert',
   action: 'MergeInsertIntoTable',
   summary: 'Upserts rows: updates, inserts and deletes by key columns',
-  query: mergeParameters,
+  query: { ...mergeParameters, ...boundParameters },
   answers: Merged,
   body: 'arrow-whole',
   takesParts: true,
-  parameters({ query, readFilter, headers }) {
+  parameters({ query, readFilter, headers, context }) {
     const parameters = readMergeParameters(query, readFilter, headerTexts(headers));
     readRules(parameters.rules, parameters.flags);
-    return parameters;
+    return { ...parameters, bounds: notedBounds({ query, headers, context }) };
   },
   furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
   mode: ({ flags }) => mergeMode(flags),
@@ -49,8 +50,9 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
       ...(result.numDuplicateRows !== undefined && { num_duplicate_rows: result.numDuplicateRows }),
       ...(result.numStaleRows !== undefined && { num_stale_rows: result.numStaleRows }),
       ...toldShown(result),
-      transaction_id: result.transactionId,
+      ...(result.isDryRun ? { dry_run: true } : { transaction_id: result.transactionId }),
     };
+    if (result.isDryRun) return { fields, isReplay, audit: {} };
     const audit = {
       version: result.version,
       insertedRows: result.numInsertedRows,

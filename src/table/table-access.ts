@@ -213,7 +213,7 @@ export class TableAccess {
  * it leads to a refusal it is looked up again, since a writer outside this service may have changed it.
  */
 export async function fittingSchema(
-  dataset: Snapshot & BranchHead,
+  dataset: Pick<Snapshot & BranchHead, 'columns' | 'refresh'>,
   requireFit: (table: Schema) => void,
 ): Promise<TableColumns> {
   const read = async (): Promise<TableColumns> => {

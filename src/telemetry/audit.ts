@@ -43,6 +43,8 @@ export interface AuditFacts {
   readonly ignoredFields?: readonly string[] | undefined;
   /** The facts are those of an earlier request with the same Idempotency-Key; this one did nothing. */
   readonly isReplay?: true | undefined;
+  /** It was asked what a write would do, and none was made. */
+  readonly isDryRun?: true | undefined;
 }
 
 export interface AuditRecord extends AuditFacts {

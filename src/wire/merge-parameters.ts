@@ -3,12 +3,12 @@ import Type from 'typebox';
 import { type FieldPath, parseFieldPath, requireOnce } from '../arrow/schema/field-path.ts';
 import type { CheckedSql, Filtered } from '../kernel/checked-sql.ts';
 import { invalidInput } from '../kernel/errors.ts';
-import { didYouMean } from '../kernel/nearest-word.ts';
 import { type MergeFlags, type MergeRowsCommand, rowsThatStay } from '../merge/merge-command.ts';
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
 import type { DoubleQuotes } from '../sql/tokens.ts';
 import { invalidWays, type RuleName, type RuleTexts, ruleNames } from '../table/standing-rules.ts';
+import { headerOf } from './bound-parameters.ts';
 import { flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
 
 type MergeParameters = Pick<MergeRowsCommand, 'on' | 'flags' | 'useIndex' | 'rules'>;
@@ -70,10 +70,7 @@ const mostPaths = 1_000;
 
 type MergeQuery = QueryOf<keyof typeof mergeParameters>;
 
-/** What the SDKs, which cannot add parameters, send a rule of theirs as. */
-const ruleHeader = (name: RuleName): string => `x-lancegate-${name.replaceAll('_', '-')}`;
-
-/** `InvalidInput` names the parameter, or a header like those of rules that is none. A parameter goes before its header. */
+/** `InvalidInput` names the parameter. A parameter goes before its header. */
 export function readMergeParameters(
   query: MergeQuery,
   readFilter: ReadFilter,
@@ -94,22 +91,15 @@ export function readMergeParameters(
   };
 }
 
-/**
- * The rules of these names that a request says. SDKs send their headers with each request, so one of another rule is passed over, and one
- * of none is refused.
- */
+/** The rules of these names that a request says. SDKs send their headers with each request, so one of another rule is passed over. */
 export function readRuleTexts<Name extends RuleName>(
   names: readonly Name[],
   query: QueryOf<Name>,
   headers: Readonly<Record<string, string | undefined>>,
 ): RuleTexts {
-  const known = ruleNames.map(ruleHeader);
-  const unknown = Object.keys(headers).find((name) => name.startsWith('x-lancegate-') && !known.includes(name));
-  if (unknown !== undefined)
-    throw invalidInput(`${unknown.slice(0, 100)}: no such header is known${didYouMean(unknown.slice(0, 100), known)}`);
   // A bare flag is true, as of every flag.
   const ofQuery = (name: Name) => query.one(name, (text) => text ?? (name === 'key_required' ? 'true' : ''));
-  const texts = names.map((name) => [name, ofQuery(name) ?? headers[ruleHeader(name)]] as const);
+  const texts = names.map((name) => [name, ofQuery(name) ?? headers[headerOf(name)]] as const);
   return Object.fromEntries(texts.filter(([, text]) => text !== undefined));
 }
 

@@ -94,7 +94,8 @@ export const Refused = Type.Optional(Type.Never());
 export const readFlag = <Name extends string>(query: QueryOf<Name>, name: Name): boolean | undefined =>
   query.one(name, (text) => parseFlag(text, name));
 
-function parseFlag(text: string | undefined, name: string): boolean {
+/** As `readFlag`, of one text. */
+export function parseFlag(text: string | undefined, name: string): boolean {
   switch (text?.toLowerCase()) {
     case undefined:
     case 'true':

@@ -9,6 +9,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { FaultyPart } from '../arrow/column/concat-rows.ts';
 import type { KeyedRequestCatalog, TransactionCatalog, TransactionRecord } from '../catalog/port.ts';
+import type { MergeTotals } from '../engine/port/shadow.ts';
 import { keyedAnswer } from '../idempotency/idempotency.ts';
 import { notedOutcomes, outcomeOf } from '../idempotency/noted-outcomes.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -16,6 +17,7 @@ import { isOutcomeUnknown, LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import { paired } from '../kernel/paired.ts';
 import { isSome, mapSome, type Some } from '../kernel/some.ts';
+import { mayCommit } from '../kernel/write-bounds.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import type { RecoveryMarks } from '../table/recovery-marks.ts';
 import type { TableAccess } from '../table/table-access.ts';
@@ -110,7 +112,7 @@ export class Committer {
       isCommitted = made.version !== made.head.version;
       await underWay.toBeAnswered();
       const { each: counts, by } = await this.#countWhileSyncing(requests, batch, made);
-      await this.#record(requests, counts);
+      if (first.bounds?.isDryRun !== true) await this.#record(requests, counts);
       this.#measure(requests, made, by);
       for (const [index, [{ resolve }, each]] of paired(members, counts).entries()) {
         // So many are some 5 ms of work, after which requests of other tables have the event loop (P10).
@@ -195,8 +197,10 @@ export class Committer {
       );
       if (intents.length > 0) await this.#deps.catalog.recordIntents(intents);
       const note = noteOf(requests, attempt);
+      const { bounds } = requests[0];
+      const asked = bounds && { mayCommit: (totals: MergeTotals) => mayCommit(bounds, totals.numDeletedRows) };
       const outcome = await this.#deps.metrics.writeStage('engine', () =>
-        batch.commit(note ? { ...head, note } : head),
+        batch.commit({ ...head, ...(note && { note }), ...asked }),
       );
       if (outcome === 'overtaken' || outcome.version !== head.version) return outcome;
       return (await isBehind(head)) ? 'overtaken' : outcome;

@@ -9,11 +9,13 @@ import type { Schema } from '../arrow/schema/schema.ts';
 import type { KeyedRequest, TableRecord, WriteOperation } from '../catalog/port.ts';
 import type { BranchHead, HeadCommits, History, Snapshot } from '../engine/port/dataset.ts';
 import type { CommitTurn } from '../engine/port/row-address.ts';
+import type { Shadow } from '../engine/port/shadow.ts';
 import type { AnsweredTotals } from '../idempotency/noted-outcomes.ts';
-import { timedOut } from '../kernel/errors.ts';
+import { LancegateError, timedOut } from '../kernel/errors.ts';
 import type { BranchName, Location, Properties, TableId, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { Some } from '../kernel/some.ts';
+import type { WriteBounds } from '../kernel/write-bounds.ts';
 import type { CountsSource } from '../telemetry/metrics.ts';
 
 /** A write that was received and checked, and waits for the branch's lock. */
@@ -28,6 +30,8 @@ export interface WriteRequest {
   readonly transactionId: TransactionId;
   /** The keyed request that this write answers, if it has an `Idempotency-Key`. */
   readonly keyed: KeyedRequest | undefined;
+  /** Such a write is committed alone. */
+  readonly bounds?: WriteBounds | undefined;
   /** Without it the write fits whatever columns the head has. */
   readonly fit?: SchemaFit | undefined;
 }
@@ -64,6 +68,11 @@ export interface Head {
    * properties of the commit, which its transaction says.
    */
   readonly note?: (each: readonly WriteTotals[]) => Properties;
+  /**
+   * Of a write with bounds: to be called once it is known what the write does, before it is committed. False where it is not to be
+   * committed. Throws what refuses it.
+   */
+  readonly mayCommit?: (totals: WriteTotals) => boolean;
   /** How a commit by `replaceRows` takes its turn; undefined where none is prepared to follow this one. */
   readonly turn?: CommitTurn | undefined;
 }
@@ -119,14 +128,27 @@ export type WriteKinds = Readonly<Record<WriteRequest['kind'], WriteKind<WriteRe
 export const isAtHead = async ({ dataset, version }: Head): Promise<boolean> => (await dataset.version()) === version;
 
 /** Nothing is written of a batch that changes nothing, and no version is made. */
-export const unchanged = (requests: readonly unknown[], { version }: Head): Committed => ({
+export const unchanged = (requests: readonly unknown[], head: Head): Committed =>
+  notCommitted(
+    requests.map(() => ({ numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 })),
+    head,
+  );
+
+/** What each write would have done to the head. */
+export const notCommitted = (each: readonly WriteTotals[], { version }: Head): Committed => ({
   version,
-  count: async () => ({
-    each: requests.map(() => ({ numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 })),
-    by: undefined,
-  }),
+  count: async () => ({ each, by: undefined }),
   surplusRows: 0,
 });
+
+/** To be called before the first step in a shadow, where steps that are commits of their own cannot be taken back. */
+export function requireBoundable({ mayCommit }: Head, { isPrivate }: Pick<Shadow, 'isPrivate'>): void {
+  if (isPrivate || mayCommit === undefined) return;
+  throw new LancegateError(
+    'Unsupported',
+    'the engine alone can commit to this table, so what a write does is known only when it is done: dry_run and max_deleted are not for it',
+  );
+}
 
 /** Throws `FaultyPart` with the number of a write that does not fit the columns of the head. */
 export async function requireFit(requests: readonly WriteRequest[], { dataset }: Head): Promise<void> {

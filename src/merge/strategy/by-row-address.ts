@@ -8,7 +8,7 @@ import { type CommitOutcome, isMade, type RefusedCommit } from '../../engine/por
 import { addressOf, type CommitTurn, type PreparedRows, type Replaced } from '../../engine/port/row-address.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
-import { type Committed, type Head, longestTime, unchanged } from '../../write/write.ts';
+import { type Committed, type Head, longestTime, notCommitted, unchanged } from '../../write/write.ts';
 import type { Batch, MergeOfRows } from '../batch.ts';
 import { countsOfEach } from '../counts.ts';
 import { type FoundRows, type KeyIndex, PlannedRows } from '../key-index/key-index.ts';
@@ -75,7 +75,9 @@ export class ByRowAddress {
     head: Head,
   ): Promise<CommitOutcome<Committed>> {
     const old = batch.updates ? addressesOf(found) : [];
-    const properties = head.note?.(countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert));
+    const each = countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert);
+    if (each[0] !== undefined && head.mayCommit?.(each[0]) === false) return notCommitted(each, head);
+    const properties = head.note?.(each);
     const { turn, end } = planning(index, batch, parts, head.turn);
     const updated = () => batch.rowsOf(parts).map(({ key }) => (batch.updates ? found.rows.get(key) : undefined));
     const options = { properties, turn, updated };

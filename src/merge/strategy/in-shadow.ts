@@ -6,7 +6,15 @@ import { addressesAmong } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
 import type { Properties } from '../../kernel/ids.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
-import { type Committed, type Counted, type Head, longestTime, unchanged } from '../../write/write.ts';
+import {
+  type Committed,
+  type Counted,
+  type Head,
+  longestTime,
+  notCommitted,
+  requireBoundable,
+  unchanged,
+} from '../../write/write.ts';
 import type { Batch } from '../batch.ts';
 import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals } from '../counts.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
@@ -39,8 +47,10 @@ export class InShadow {
     try {
       // A reader may have refreshed the dataset since the head was read.
       if (shadow.baseVersion !== head.version) return 'overtaken';
+      requireBoundable(head, shadow);
       const merged = await this.#compute(batch, head.dataset, shadow);
       if (!hasChanged(merged.totals)) return unchanged(batch.requests, head);
+      if (head.mayCommit?.(merged.totals) === false) return notCommitted([merged.totals], head);
       const noted = await this.#note(batch, head, merged, before);
       const takesAway = merged.totals.numDeletedRows > 0 || undefined;
       const made = await shadow.commit(() => batch.requireTime(), noted, takesAway);

@@ -7,6 +7,7 @@ import { writeRoute } from '../../endpoint/json-route.ts';
 import type { NewValue } from '../../engine/port/change.ts';
 import { type CheckedSql, ownSql } from '../../kernel/checked-sql.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
+import { writeBounds } from '../../kernel/write-bounds.ts';
 import { noLimits, TokenReader } from '../../sql/tokens.ts';
 import { Count } from '../../wire/json-body.ts';
 import type { ReadFilter } from '../../wire/merge-parameters.ts';
@@ -28,7 +29,7 @@ export interface RowsUpdate {
 /** Updates the rows of which the predicate is true. Where there is none, no version is made. */
 const updateRows = changeOperation('update', async (command: ChangeCommand & RowsUpdate, table, { access }) => {
   const schema = await access.read(table, command.branch, undefined, (dataset) => dataset.schema());
-  return { steps: [updateOf(command, schema)] };
+  return { steps: [updateOf(command, schema)], bounds: writeBounds(command.bounds) };
 });
 
 export const UpdateBody = Type.Object({
@@ -43,6 +44,7 @@ export const updateRowsRoute = writeRoute(updateRows, {
   action: 'UpdateTable',
   summary: 'Updates the rows that a condition holds for',
   body: UpdateBody,
+  isBounded: true,
   command: (body, on, { readFilter }) => ({ ...on, ...readUpdate(body, readFilter) }),
   answers: { updated_rows: Count },
   fields: ({ numUpdatedRows }, { hasTrailingSlash }) => ({

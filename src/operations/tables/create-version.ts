@@ -116,8 +116,8 @@ export const createVersionRoute = jsonRoute(createVersion, {
   answer: async (operation, { target: table, branch, body, idempotency }, input) => {
     const command = { table, branch, proposed: proposedManifest(body), idempotency };
     const { listed, ...written } = await operation(command, input.scope);
-    const { transaction_id } = writeAnswer(input, written, {});
-    return { version: tableVersion(listed), transaction_id };
+    writeAnswer(input, written, {});
+    return { version: tableVersion(listed), transaction_id: written.transactionId };
   },
 });
 
@@ -145,8 +145,8 @@ export const createVersionsRoute = jsonRoute(createVersions, {
     });
     const made = await operation(commands, input.scope);
     if (made === undefined) return { versions: [] };
-    const { transaction_id } = writeAnswer(input, made, {});
-    return { versions: [tableVersion(made.listed)], transaction_id };
+    writeAnswer(input, made, {});
+    return { versions: [tableVersion(made.listed)], transaction_id: made.transactionId };
   },
 });
 

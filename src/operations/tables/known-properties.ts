@@ -3,10 +3,11 @@ import { columnsProperty } from '../../create/declared-columns.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { Properties } from '../../kernel/ids.ts';
 import { didYouMean } from '../../kernel/nearest-word.ts';
+import { maxDeletedProperty } from '../../kernel/write-bounds.ts';
 import { columnProperty, keptProperty } from '../../table/row-ends.ts';
 import { propertyOf, ruleNames } from '../../table/standing-rules.ts';
 
-const known = [...ruleNames.map(propertyOf), columnProperty, keptProperty, columnsProperty];
+const known = [...ruleNames.map(propertyOf), maxDeletedProperty, columnProperty, keptProperty, columnsProperty];
 
 /** One that is not known would be passed over, and the table treated otherwise than was meant. `InvalidInput`. */
 export function requireKnownProperties(properties: Properties): void {

@@ -9,7 +9,7 @@ import { type ChangeCommand, type ChangeDeps, changeOperation } from '../../chan
 import { contentDecoder } from '../../endpoint/body/decoded-body.ts';
 import { boundaryOf } from '../../endpoint/body/multipart.ts';
 import { ArrowStream, commonParameters } from '../../endpoint/description.ts';
-import { writeAnswer, writtenFields } from '../../endpoint/json-route.ts';
+import { boundedFields, notedBounds, writeAnswer } from '../../endpoint/json-route.ts';
 import { headerText, jsonAnswer, type Offer, queryBranch, type RouteInput, tableTarget } from '../../endpoint/route.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
@@ -18,8 +18,10 @@ import type { AnsweredTotals } from '../../idempotency/noted-outcomes.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { TransactionId } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
+import { writeBounds } from '../../kernel/write-bounds.ts';
 import type { KeyHasher } from '../../keys/key-hasher.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { boundParameters } from '../../wire/bound-parameters.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../../wire/identifiers.ts';
 import { Count, StringMap } from '../../wire/json-body.ts';
 import { kindOf, type NamedOperation, OperationBody, operationActions, sourceOf } from './operation-kinds.ts';
@@ -48,6 +50,7 @@ interface TransactResult extends MergeTotals {
   readonly transactionId: TransactionId;
   readonly version: number;
   readonly operations: readonly OperationTotals[];
+  readonly isDryRun?: true;
 }
 
 const nothing: MergeTotals = { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 };
@@ -76,7 +79,8 @@ const applyAll = changeOperation('transact', async (command: TransactCommand, ta
   await metrics.writeStage('check', async () => {
     for (const step of foreseeable) await step.prepare(columns);
   });
-  return { steps };
+  const bounds = writeBounds(command.bounds, { properties: table.properties, metadata: columns.schema.metadata });
+  return { steps, bounds };
 });
 
 /**
@@ -110,7 +114,7 @@ const FormOfOperations = Type.Unsafe<unknown>({
 });
 
 const Applied = Type.Object({
-  ...writtenFields,
+  ...boundedFields,
   operations: Type.Array(
     Type.Object({
       name: Type.String(),
@@ -138,17 +142,18 @@ export const transactRoute: Offer<typeof transact> = {
     description: {
       operationId: 'TransactTable',
       summary: 'Applies several operations as one version, or none',
-      parameters: commonParameters(true),
+      parameters: { ...boundParameters, ...commonParameters(true) },
       bodies: { 'multipart/form-data': FormOfOperations },
       answers: Applied,
       takesKey: true,
     },
-    prepare(input) {
+    prepare(input: RouteInput<keyof typeof boundParameters>) {
       const { query, headers, scope } = input;
       const table = tableTarget.parse(input.id, readDelimiter(query), input.database);
       const branch = queryBranch(input);
       const resource = { kind: 'table', table } as const;
       requireOneOf(input, resource, branch);
+      const bounds = notedBounds(input);
       const boundary = boundaryOf(headers['content-type']);
       contentDecoder(headers['content-encoding']);
       const key = parseIdempotencyKey(headerText(headers[idempotencyKeyHeader]));
@@ -165,7 +170,7 @@ export const transactRoute: Offer<typeof transact> = {
             input.context.note({ mode: [...new Set(operations.map(({ does }) => does.kind))].join('+') });
             const source = body.sources(operations);
             const idempotency = key && { key, bodyDigest: () => body.digest(source) };
-            const result = await operation({ table, branch, operations, source, idempotency }, scope);
+            const result = await operation({ table, branch, operations, source, idempotency, bounds }, scope);
             return jsonAnswer(writeAnswer(input, result, { operations: result.operations.map(shown) }));
           } finally {
             body.close();
