@@ -8,7 +8,9 @@ import { numberTakenMs } from '#src/engine/lance/durability/prune-versions.ts';
 import { knownForMs } from '#src/engine/lance/store/branch-mirror.ts';
 import { openStore, type StorePlace } from '#src/engine/lance/store/open-store.ts';
 import type { Dataset } from '#src/engine/port/dataset.ts';
+import { ownSql } from '#src/kernel/checked-sql.ts';
 import { LancegateError } from '#src/kernel/errors.ts';
+import type { HistoryRules } from '#src/kernel/history.ts';
 import type { Location } from '#src/kernel/ids.ts';
 import { ipcFile, rowsOf } from '#test/fixtures/arrow-files.ts';
 import { allVersions, createDataset } from '#test/fixtures/create-dataset.ts';
@@ -70,6 +72,36 @@ async function upkeepOn(start: StoreUnderTest['start'] | undefined): Promise<voi
     assert.deepEqual(await idsOf(await engine.open({ location })), [1, 2, 3]);
     await upsert(dataset, 4);
     assert.deepEqual(await idsOf(dataset), [1, 2, 3, 4]);
+  });
+
+  test('the state before a delete stays for a week with its files (P13)', async (t) => {
+    const { engine, dataset } = await opened(t);
+    for (const id of [4, 5]) await upsert(dataset, id);
+    const before = await dataset.version();
+    const shadow = await dataset.shadow();
+    await shadow.deleteWhere(ownSql('id > 0'));
+    await shadow.commit();
+    for (const id of [6, 7, 8]) await upsert(dataset, id);
+    const newest = await dataset.version();
+    const rules: HistoryRules = [
+      { forMs: 60_000, everyMs: 0 },
+      { forMs: 7 * dayMs, everyMs: 7 * dayMs },
+    ];
+    for (const [days, left] of [
+      [1, [before, before + 1, newest]],
+      [6, [before, before + 1, newest]],
+    ] as const) {
+      const nowMs = Date.now() + days * dayMs;
+      const history = { rules, nowMs, mostBytes: (own: number) => own };
+      const next = await engine.open({ location, branch: undefined });
+      await next.prune({ ...all, supersededBeforeMs: nowMs - 60_000, history });
+      assert.deepEqual(await versionsOf(next), left, `after ${days} days`);
+      if (days === 6) {
+        assert.notEqual(await next.commitManifest({ kind: 'restore', version: before }), 'overtaken');
+        assert.deepEqual(await idsOf(next), [1, 2, 3, 4, 5]);
+      }
+      next.close();
+    }
   });
 
   test('the number of a young version stays taken, however short the retention is (P1)', async (t) => {
