@@ -102,10 +102,10 @@ export class FolderStore implements ObjectStore {
       return;
     }
     let left = most;
-    const keys = await Array.fromAsync(this.#keysBelow(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix));
-    for (const [index, key] of keys.entries()) {
+    let looks = 0;
+    for await (const key of this.#keysBelow(prefix.slice(0, prefix.lastIndexOf('/') + 1), prefix)) {
       // A look takes microseconds; to wait for each would take ten times as long.
-      if (index % looksAtOnce === looksAtOnce - 1) await nextTurn();
+      if (looks++ % looksAtOnce === looksAtOnce - 1) await nextTurn();
       const found = known?.get(key) ?? this.#lookAt(key);
       if (found === undefined) continue;
       if (left-- <= 0) return;
