@@ -103,7 +103,9 @@ const isOfRows = (step: AnyStep): boolean => ('run' in step ? step.changesRowsOn
 const isNothing = (totals: StepTotals): boolean =>
   totals.numInsertedRows + totals.numUpdatedRows + totals.numDeletedRows === 0;
 
+/** Of one step alone it is all that the step says. */
 const sumOf = (each: readonly StepTotals[]): WriteTotals => ({
+  ...(each.length === 1 && each[0]),
   numInsertedRows: each.reduce((sum, totals) => sum + totals.numInsertedRows, 0),
   numUpdatedRows: each.reduce((sum, totals) => sum + totals.numUpdatedRows, 0),
   numDeletedRows: each.reduce((sum, totals) => sum + totals.numDeletedRows, 0),

@@ -1,3 +1,4 @@
+import { requireExtendable } from '../arrow/schema/extended-schema.ts';
 import type { Schema } from '../arrow/schema/schema.ts';
 import { checkStorable, requireSameSchema } from '../arrow/schema/schema-rules.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
@@ -85,7 +86,7 @@ async function create(
   if (existing?.state === 'created' && mode === 'exist_ok') {
     command.requireDescribe();
     leftOutOf(source, rulesWith(new Map()).invalid);
-    return answerExisting(deps, existing, await source.schema(), keyed);
+    return answerExisting(deps, existing, command, keyed);
   }
   if (existing?.state === 'created' && mode === 'create') throw tableAlreadyExists(table);
   const { schema, ...taking } = await rulesOfFirst(source, rulesWith);
@@ -119,16 +120,21 @@ async function create(
 }
 
 /**
- * Refuses a source of another schema, whose sender could not write to the table that is there. Embedded LanceDB refuses it too.
+ * Refuses a source of another schema, whose sender could not write to the table that is there. Embedded LanceDB refuses it too. Where
+ * sources may extend the table, it is one whose columns the table neither has nor could get. Nothing is added: the rows are not taken
+ * either.
  */
 async function answerExisting(
   deps: CreateDeps,
   record: TableRecord,
-  wanted: Schema,
+  { source, rules }: CreateTableCommand,
   keyed: Keyed | undefined,
 ): Promise<CreateTableResult> {
+  const wanted = await source.schema();
   const version = await deps.access.read(record, undefined, undefined, async (dataset) => {
-    requireSameSchema(wanted, (await dataset.columns()).schema);
+    const { schema } = await dataset.columns();
+    if (invalidRulesOf(rules, record.properties, schema.metadata).extends) requireExtendable(wanted, schema);
+    else requireSameSchema(wanted, schema);
     return dataset.version();
   });
   const answer = { transactionId: undefined, version, ...shown(deps, record) };

@@ -37,6 +37,8 @@ interface ArrowCall<Parameters> {
   readonly idempotency: IdempotencyHeader | undefined;
   readonly scope: RequestScope;
   readonly access: Access;
+  /** `PermissionDenied` where the policy does not allow the action on this table and branch. */
+  readonly requireAction: (action: Action) => void;
 }
 
 interface ArrowAnswer {
@@ -131,7 +133,8 @@ export function arrowRoute<Make extends MakesOperation, Query extends TPropertie
           try {
             const parameters = asked ?? allowedParameters(route, withParts(input, body.parameters), { table, branch });
             const { source, idempotency } = body;
-            const call = { table, branch, parameters, source, idempotency, scope: input.scope, access };
+            const requireAction = (action: Action) => access.require(action, { kind: 'table', table }, branch);
+            const call = { table, branch, parameters, source, idempotency, scope: input.scope, access, requireAction };
             const { fields, isReplay, audit } = await route.answer(operation, call);
             if (isReplay) input.context.setHeader('idempotency-replayed', 'true');
             const columns = format && !isReplay && { columns: columnsIn(await source.schema()) };

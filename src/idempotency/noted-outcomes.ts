@@ -5,11 +5,12 @@
 
 import type { WriteOperation } from '../catalog/port.ts';
 import type { MergeTotals } from '../engine/port/shadow.ts';
+import type { ToldOfColumns } from '../kernel/column-changes.ts';
 import type { Properties, TransactionId } from '../kernel/ids.ts';
 import type { InvalidRow } from '../kernel/invalid-rows.ts';
 
 /** What the answer to a write says of its rows. */
-export interface AnsweredTotals extends MergeTotals {
+export interface AnsweredTotals extends MergeTotals, ToldOfColumns {
   /** Of a merge with rules for them: rows that were older than those there, or that another row of the source stood in for. */
   readonly numStaleRows?: number;
   readonly numDuplicateRows?: number;
@@ -56,4 +57,8 @@ export const outcomeOf = (totals: AnsweredTotals): Readonly<Record<string, strin
   ...(totals.numDuplicateRows !== undefined && { num_duplicate_rows: String(totals.numDuplicateRows) }),
   ...(totals.numInvalidRows !== undefined && { num_invalid_rows: String(totals.numInvalidRows) }),
   ...(totals.numStaleRows !== undefined && { num_stale_rows: String(totals.numStaleRows) }),
+  ...(totals.addedColumns && { added_columns: namesOf(totals.addedColumns) }),
+  ...(totals.widenedColumns && { widened_columns: namesOf(totals.widenedColumns) }),
 });
+
+const namesOf = (columns: readonly { readonly name: string }[]): string => columns.map(({ name }) => name).join(', ');

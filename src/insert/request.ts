@@ -1,12 +1,17 @@
 import { nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
-import { isFitted } from '../arrow/schema/fitted-schema.ts';
+import { withoutRows } from '../arrow/schema/added-fields.ts';
+import { formatFieldPath } from '../arrow/schema/field-path.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
+import { chunkOfFile } from '../arrow/stream/ipc-chunks.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import type { Extender } from '../change/extend-columns.ts';
+import { isUnfit } from '../change/source-rows.ts';
+import { submitChange } from '../change/submit-change.ts';
 import { madeOfColumns } from '../create/declared-columns.ts';
 import { type TableCreation, type TableMaker, type WrittenTable, writeChunks } from '../create/table-maker.ts';
-import type { TableColumns } from '../engine/port/column-view.ts';
+import type { ChangeLimits } from '../engine/port/change-limits.ts';
 import type { StagedSource } from '../engine/port/row-address.ts';
 import {
   type Idempotency,
@@ -17,30 +22,28 @@ import {
 } from '../idempotency/idempotency.ts';
 import { outcomeOf } from '../idempotency/noted-outcomes.ts';
 import { type NewId, newTransactionId } from '../kernel/clock.ts';
+import type { ToldOfColumns } from '../kernel/column-changes.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { type BranchName, showTable, type TableRef, type TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import { markBranch, type RecoveryMarks } from '../table/recovery-marks.ts';
-import { requireRowEnds } from '../table/row-ends.ts';
 import {
   invalidRulesOf,
-  leftOutOf,
-  requireFewInvalid,
   rulesOfFirst,
   type Taking,
   type ToldOfRules,
   toldOfRules,
   validChunks,
-  withoutUnallowedNulls,
 } from '../table/row-faults.ts';
 import type { RuleTexts } from '../table/standing-rules.ts';
-import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
+import { branchOfDeclared, fitOf, type TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/table-writer.ts';
-import type { WriteRequest } from '../write/write.ts';
 import { type InsertMode, type InsertRequest, insertBatchKey } from './insert-kind.ts';
+import { InsertStep } from './insert-step.ts';
+import { fittingTarget, needsWhole, type TargetColumns, targetOf, wholeValid } from './insert-target.ts';
 
 interface InsertRowsCommand {
   readonly table: TableRef;
@@ -49,16 +52,19 @@ interface InsertRowsCommand {
   /** Those that the request says; the table may have others. */
   readonly rules: RuleTexts;
   readonly source: ArrowSource;
+  /** Asked where columns come with the rows. `PermissionDenied`. */
+  readonly requireAction: Extender['requireAction'];
   readonly idempotency: IdempotencyHeader | undefined;
 }
 
-interface InsertRowsResult extends ToldOfRules {
+interface InsertRowsResult extends ToldOfRules, ToldOfColumns {
   readonly transactionId: TransactionId;
   readonly version: number;
   readonly numInsertedRows: number;
 }
 
 interface InsertRowsDeps {
+  readonly idempotency: Idempotency;
   readonly access: TableAccess;
   readonly datasets: OpenDatasets;
   readonly writer: TableWriter;
@@ -69,14 +75,24 @@ interface InsertRowsDeps {
   readonly metrics: Metrics;
 }
 
-export function insertRows(deps: InsertRowsDeps & { readonly idempotency: Idempotency }) {
+export function insertRows(deps: InsertRowsDeps) {
   const inserting = new InsertRows(deps);
   return (command: InsertRowsCommand, scope: RequestScope): Promise<Replayable<InsertRowsResult>> =>
     deps.idempotency.once('insert', command, scope, (keyed) => inserting.run(command, scope, keyed));
 }
 
 /** The rows fit their table, and are in one chunk, or staged, or both. */
-type ReceivedRows = Pick<InsertRequest, 'rows' | 'chunk' | 'staged'>;
+interface ReceivedRows extends Pick<InsertRequest, 'rows' | 'chunk' | 'staged'> {
+  readonly empty: EmptySource;
+  /** Memory is reserved for these in each row. */
+  readonly nullBytes: number;
+}
+
+/** The rows, and what they are received for. */
+interface ReadyRows extends ReceivedRows, Taking {
+  /** undefined for an overwrite, which has its own columns. */
+  readonly target: TargetColumns | undefined;
+}
 
 /**
  * Inserts the rows of one client: finds the table, receives the source, submits. A source that ends within one chunk stays in
@@ -104,63 +120,98 @@ class InsertRows {
     keyed: Keyed | undefined,
   ): Promise<InsertRowsResult> {
     const dataset = await this.#deps.datasets.lastSeen(table.location, command.branch);
-    const { mode, source: sent, rules: asked } = command;
-    if (mode === 'append') await sent.readFor(() => dataset.columns());
-    const rulesFor = ({ metadata }: Schema) => invalidRulesOf(asked, table.properties, metadata);
-    const rules = rulesFor((await fittingSchema(dataset, rulesFor)).schema);
-    const taking = { rules, invalid: leftOutOf(sent, rules.invalid) };
-    const schema = await sent.schema();
-    const columns = await columnsFor(command, schema, dataset);
-    if (columns === undefined) requireRowEnds(table.properties, schema);
-    const staged = columns && needsWhole(schema, columns) ? undefined : dataset.stageSource(columns?.file);
+    const { target, ...taking } = await targetOf(table, command, dataset);
+    const staged =
+      target && (await needsWhole(command.source, target.after))
+        ? undefined
+        : dataset.stageSource(target?.extension ? undefined : target?.file);
     try {
-      const received = await this.#receive(table, command, { ...taking, columns, staged }, scope);
-      const source = { ...received, columns, told: toldOfRules(taking) };
-      return await this.#submit(table, command, source, scope, await keyed?.request());
+      const received = await this.#receive(table, command, { ...taking, target, staged }, scope);
+      return await this.#write(table, command, { ...received, ...taking, target }, scope, keyed);
     } finally {
       staged?.discard();
     }
+  }
+
+  async #write(
+    table: TableRecord,
+    command: InsertRowsCommand,
+    source: ReadyRows,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<InsertRowsResult> {
+    if (source.target?.extension !== undefined) return this.#extend(table, command, source, scope, keyed);
+    try {
+      return await this.#submit(table, command, source, scope, await keyed?.request());
+    } catch (error) {
+      // Another source may have widened the columns meanwhile.
+      if (command.mode === 'append' && source.rules.extends && isUnfit(error))
+        return this.#extend(table, command, source, scope, keyed);
+      throw error;
+    }
+  }
+
+  /** The columns that the table lacks and the rows are one commit, which is no other's. */
+  async #extend(
+    table: TableRecord,
+    { branch, rules, requireAction }: InsertRowsCommand,
+    { staged, chunk, empty, nullBytes: nullBytesPerRow, invalid }: ReadyRows,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<InsertRowsResult> {
+    const { access } = this.#deps;
+    const indexes = () => access.read(table, branch, undefined, (dataset) => dataset.indexes.list());
+    const all = (limits: ChangeLimits) => (chunk !== undefined ? [chunk] : partsOf(staged, empty.schema, limits));
+    const extender = { requireAction, indexes };
+    const { properties } = table;
+    const step = new InsertStep(rules, { empty, nullBytesPerRow, all }, { properties, extender, invalid });
+    const change = { operation: 'insert', table, branch, steps: [step] } as const;
+    const { each: _, ...result } = await submitChange(this.#deps, change, scope, keyed);
+    return result;
   }
 
   /** Where there is no `staged`, takes only what fits into memory. */
   #receive(
     table: TableRecord,
     { source, branch, mode }: InsertRowsCommand,
-    { columns, staged, ...taking }: Taking & { columns: TableColumns | undefined; staged: StagedSource | undefined },
+    { target, staged, ...taking }: Taking & Pick<ReadyRows, 'target' | 'staged'>,
     scope: RequestScope,
   ): Promise<ReceivedRows> {
     const { metrics } = this.#deps;
     return metrics.writeStage('receive', async () => {
+      const nullBytes = target === undefined ? 0 : nullBytesPerRow(await source.schema(), target.after);
       if (staged === undefined) {
-        const chunk = await (columns ? wholeValid(source, columns, taking) : source.whole());
-        return inMemory(chunk);
+        const chunk = await (target ? wholeValid(source, target, taking) : source.whole());
+        return inMemory(chunk, nullBytes);
       }
-      const arriving = await begin(validChunks(source, taking, columns?.schema));
+      const arriving = await begin(validChunks(source, taking, target?.after));
       if (arriving.isWhole && mode === 'append') return inMemory(arriving.first);
+      const { schema, file } = arriving.first;
+      const empty = { schema, file: withoutRows(file) };
       await markBranch(this.#deps, table, branch, scope.signal);
       const rows = await writeChunks(staged, arriving.all(), scope.signal, metrics);
-      return { rows, chunk: arriving.isWhole ? arriving.first : undefined, staged };
+      return { rows, chunk: arriving.isWhole ? arriving.first : undefined, staged, empty, nullBytes };
     });
   }
 
   async #submit(
     table: TableRecord,
     { branch, mode }: InsertRowsCommand,
-    { columns, ...source }: Omit<InsertRequest, keyof WriteRequest | 'mode'> & { columns: TableColumns | undefined },
+    { target, rows, chunk, staged, ...taking }: ReadyRows,
     scope: RequestScope,
     keyed: KeyedRequest | undefined,
   ): Promise<InsertRowsResult> {
     const { writer, newId } = this.#deps;
     const transactionId = newTransactionId(newId);
     const write = { kind: 'insert', operation: 'insert', table, branch, scope, transactionId, keyed } as const;
-    const { chunk, rows } = source;
-    const fit = columns && fitOf({ schema: chunk?.schema ?? columns.schema, rows }, columns.schema, checkSourceFits);
-    const request: InsertRequest = { ...write, mode, ...source, fit };
+    const fit = target && fitOf({ schema: chunk?.schema ?? target.schema, rows }, target.schema, checkSourceFits);
+    const told = toldOfRules(taking);
+    const request: InsertRequest = { ...write, mode, rows, chunk, staged, told, fit };
     const { version, numInsertedRows } = await writer.write(
       request,
       chunk && { batchKey: insertBatchKey(request), size: chunk },
     );
-    return { transactionId, version, numInsertedRows, ...source.told };
+    return { transactionId, version, numInsertedRows, ...told };
   }
 
   /** The rows make the table, in either mode. A source in one chunk finds room also where another request has made it meanwhile. */
@@ -187,28 +238,28 @@ class InsertRows {
       release();
     }
     const created = await access.findCreated(command.table);
-    const source = { chunk: arriving.first, told: toldOfRules(taking) };
-    return access.onFilesOf(created, () => this.#insertInto(created, command, source, scope, request));
+    const source = { ...inMemory(arriving.first), ...taking };
+    return access.onFilesOf(created, () => this.#insertInto(created, command, source, scope, keyed));
   }
 
   /** The table was declared when the rows began to arrive. */
   async #insertInto(
     created: TableRecord,
     command: InsertRowsCommand,
-    { chunk, told }: { readonly chunk: IpcChunk; readonly told: ToldOfRules },
+    source: Omit<ReadyRows, 'target'>,
     scope: RequestScope,
-    keyed: KeyedRequest | undefined,
+    keyed: Keyed | undefined,
   ): Promise<InsertRowsResult> {
     const dataset = await this.#deps.datasets.lastSeen(created.location, undefined);
-    const columns = await columnsFor(command, chunk.schema, dataset);
-    if (columns === undefined) requireRowEnds(created.properties, chunk.schema);
-    if (columns === undefined || needsWhole(chunk.schema, columns))
+    const target = await fittingTarget(created, command, dataset);
+    const isWhole = target === undefined || (await needsWhole(command.source, target.after));
+    if (isWhole && target?.extension === undefined)
       throw new LancegateError(
         'ConcurrentModification',
         `table '${showTable(created.ref)}' was created while the body arrived; nothing was written`,
         { retryAfterSeconds: 1 },
       );
-    return this.#submit(created, command, { ...inMemory(chunk), columns, told }, scope, keyed);
+    return this.#write(created, command, { ...source, target }, scope, keyed);
   }
 
   /** Writes the rows before the table's lock is taken, as a create does. */
@@ -263,29 +314,21 @@ async function publish(
   return result;
 }
 
-/** An append gets these columns of the table; a source that does not fit them is refused. An overwrite has its own. */
-async function columnsFor(
-  { mode }: InsertRowsCommand,
-  source: Schema,
-  dataset: Parameters<typeof fittingSchema>[0],
-): Promise<TableColumns | undefined> {
-  if (mode === 'append') return fittingSchema(dataset, (table) => checkSourceFits(source, table));
-  checkStorable(source);
-  return undefined;
+/** A source without rows. */
+type EmptySource = Pick<IpcChunk, 'schema' | 'file'>;
+
+async function* partsOf(staged: StagedSource | undefined, { fields }: Schema, limits: ChangeLimits) {
+  const columns = fields.map(({ name }) => ({ name, expression: formatFieldPath({ segments: [name] }) }));
+  for await (const file of staged?.select(columns, limits) ?? []) yield chunkOfFile(file);
 }
 
-/** Says whether NULLs are to be added, or columns to be laid out as the table's, which takes the whole source in memory. */
-const needsWhole = (source: Schema, { schema }: TableColumns): boolean =>
-  nullBytesPerRow(source, schema) > 0 || !isFitted(source, schema);
-
-/** All rows that break no rule of the table, laid out as its own. */
-async function wholeValid(source: ArrowSource, columns: TableColumns, { rules, invalid }: Taking): Promise<IpcChunk> {
-  const chunk = await wholeFitting(source, columns, (sent) => withoutUnallowedNulls(sent, columns.schema, invalid));
-  requireFewInvalid(rules.invalid, invalid, chunk.rows);
-  return chunk;
-}
-
-const inMemory = (chunk: IpcChunk): ReceivedRows => ({ rows: chunk.rows, chunk, staged: undefined });
+const inMemory = (chunk: IpcChunk, nullBytes = 0): ReceivedRows => ({
+  rows: chunk.rows,
+  chunk,
+  staged: undefined,
+  empty: chunk,
+  nullBytes,
+});
 
 /** The first chunk of the source is there. */
 interface Arriving {

@@ -19,6 +19,12 @@ export class InvalidRows {
   #count = 0;
   #listed: InvalidRow[] = [];
 
+  static of(report: InvalidReport): InvalidRows {
+    const rows = new InvalidRows();
+    rows.take(report);
+    return rows;
+  }
+
   get count(): number {
     return this.#count;
   }

@@ -1,7 +1,9 @@
 import type { FieldPath } from '../arrow/schema/field-path.ts';
 import type { ArrowSource } from '../arrow/stream/source-reader.ts';
+import type { Extender } from '../change/extend-columns.ts';
 import type { IdempotencyHeader } from '../idempotency/idempotency.ts';
 import type { Filtered } from '../kernel/checked-sql.ts';
+import type { ToldOfColumns } from '../kernel/column-changes.ts';
 import type { BranchName, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { AskedBounds } from '../kernel/write-bounds.ts';
 import type { ToldOfRules } from '../table/row-faults.ts';
@@ -29,11 +31,13 @@ export interface MergeRowsCommand {
   /** Those that the request says; the table may have others. */
   readonly rules: RuleTexts;
   readonly source: ArrowSource;
+  /** Asked where columns come with the rows. `PermissionDenied`. */
+  readonly requireAction: Extender['requireAction'];
   readonly idempotency: IdempotencyHeader | undefined;
   readonly bounds?: AskedBounds | undefined;
 }
 
-export interface MergeRowsResult extends ToldOfRules {
+export interface MergeRowsResult extends ToldOfRules, ToldOfColumns {
   readonly transactionId: TransactionId;
   readonly version: number;
   readonly numUpdatedRows: number;

@@ -1,20 +1,24 @@
 import { joinBatches } from '../arrow/column/concat-rows.ts';
 import { fitRows, nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
-import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
-import { type AbsentField, isNull } from '../arrow/schema/fitted-schema.ts';
+import type { SchemaExtension } from '../arrow/schema/extended-schema.ts';
+import type { FieldPath } from '../arrow/schema/field-path.ts';
+import type { AbsentField } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
 import { emptyFile } from '../arrow/schema/schema-bytes.ts';
-import { checkColumnsFit, checkSourceFits, checkStorable } from '../arrow/schema/schema-rules.ts';
 import type { KeyedRequest, TableRecord } from '../catalog/port.ts';
+import { requireActions } from '../change/extend-columns.ts';
+import { isUnfit } from '../change/source-rows.ts';
+import { submitChange } from '../change/submit-change.ts';
 import { declaredColumns, madeOfColumns } from '../create/declared-columns.ts';
 import type { TableMaker } from '../create/table-maker.ts';
 import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
+import type { Datasets } from '../engine/port/engine.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
 import { outcomeOf } from '../idempotency/noted-outcomes.ts';
 import { type NewId, newTransactionId } from '../kernel/clock.ts';
 import { LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
-import type { InvalidRows } from '../kernel/invalid-rows.ts';
+import { InvalidRows } from '../kernel/invalid-rows.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import { writeBounds } from '../kernel/write-bounds.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
@@ -23,20 +27,21 @@ import {
   requireFewInvalid,
   rulesOfFirst,
   type Taking,
-  toldOfRules,
   withoutUnallowedNulls,
   withRequiredKeys,
 } from '../table/row-faults.ts';
-import { branchOfDeclared, fitOf, fittingSchema, type TableAccess, wholeFitting } from '../table/table-access.ts';
+import { branchOfDeclared, fitOf, fittingSchema, type TableAccess } from '../table/table-access.ts';
 import type { TableLocks } from '../table/table-locks.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { TableWriter } from '../write/table-writer.ts';
-import { batchKey, type MergeRequest, type Told } from './batch.ts';
+import { batchKey, type MergeRequest } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
+import { requireAllFit, requireFewNested, requireFitting, requireStorable, toldOf } from './fitting-source.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
-import { type KeyedRows, type Merged, type RowRules, readSourceKeys, requireVersions, rulesOf } from './row-rules.ts';
+import { type MergeSource, MergeStep } from './merge-step.ts';
+import { type KeyedRows, type Merged, type RowRules, readSourceKeys, rulesOf } from './row-rules.ts';
 
-export function mergeRows(deps: MergeRowsDeps & { readonly idempotency: Idempotency }) {
+export function mergeRows(deps: MergeRowsDeps) {
   const merging = new MergeRows(deps);
   return (command: MergeRowsCommand, scope: RequestScope): Promise<Replayable<MergeRowsResult>> =>
     deps.idempotency.once('merge_insert', command, scope, (keyed) => merging.run(command, scope, keyed));
@@ -61,9 +66,13 @@ interface FittingSource extends ReadySource {
 interface Fit extends Pick<FittingSource, 'absent' | 'rules'> {
   readonly table: Schema;
   readonly by: string;
+  /** What the table lacks, and is to get with the rows. */
+  readonly extension: SchemaExtension | undefined;
 }
 
 interface MergeRowsDeps {
+  readonly engine: Datasets;
+  readonly idempotency: Idempotency;
   readonly access: TableAccess;
   readonly writer: TableWriter;
   readonly maker: TableMaker;
@@ -94,38 +103,78 @@ class MergeRows {
     const table = await madeOfColumns(this.#deps, found, command, scope);
     if (table.state === 'declared') return this.#mergeIntoDeclared(table, command, scope, keyed);
     const dataset = await access.lastSeen(table, command.branch);
-    const { checked, absent, ...received } = await this.#receiveFitting(command, table, dataset);
+    const { checked, absent, sent, isWider, ...received } = await this.#receiveFitting(command, table, dataset);
+    if (isWider) return this.#extend(table, command, sent, scope, keyed);
     const source = await this.#check(received, command, keyed);
-    return this.#submit(table, command, { ...source, checked, absent }, scope);
+    try {
+      return await this.#submit(table, command, { ...source, checked, absent }, scope);
+    } catch (error) {
+      // Another source may have widened the columns meanwhile.
+      if (received.rules.extends && isUnfit(error)) return this.#extend(table, command, sent, scope, keyed);
+      throw error;
+    }
+  }
+
+  /** The columns that the table lacks and the rows are one commit, which is no other's. */
+  async #extend(
+    table: TableRecord,
+    { branch, requireAction, bounds: askedBounds, ...asked }: MergeRowsCommand,
+    sent: MergeSource & Pick<Schema, 'metadata'>,
+    scope: RequestScope,
+    keyed: Keyed | undefined,
+  ): Promise<MergeRowsResult> {
+    const { access, metrics } = this.#deps;
+    const indexes = () => access.read(table, branch, undefined, (dataset) => dataset.indexes.list());
+    const extender = { requireAction, indexes };
+    const { properties } = table;
+    const step = new MergeStep(asked, sent, { ...this.#deps, branch, properties, scope, extender });
+    const deletes = asked.flags.whenNotMatchedBySourceDelete !== false;
+    const bounds = writeBounds(askedBounds, deletes ? { properties, metadata: sent.metadata } : undefined);
+    const change = { operation: 'merge_insert', table, branch, steps: [step], bounds } as const;
+    const { each: _, ...result } = await submitChange(this.#deps, change, scope, keyed);
+    const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = result;
+    if (bounds?.isDryRun !== true) metrics.mergeFinished({ inserted, updated, deleted });
+    return result;
   }
 
   /** Receives the source for a `dataset`. One that does not fit is refused as soon as its schema is there. */
   #receiveFitting(
-    { source, on, flags, rules: asked }: MergeRowsCommand,
+    { source, on, flags, rules: asked, requireAction }: MergeRowsCommand,
     { properties }: TableRecord,
     dataset: Pick<Snapshot & BranchHead, 'columns' | 'refresh'>,
   ) {
     return this.#deps.metrics.writeStage('receive', async () => {
-      await source.readFor(() => dataset.columns());
       const rulesFor = (table: Schema) => rulesOf(asked, flags, properties, table.metadata);
-      const { schema: known } = await fittingSchema(dataset, rulesFor);
-      const invalid = leftOutOf(source, rulesFor(known).invalid);
+      const known = rulesFor((await fittingSchema(dataset, rulesFor)).schema);
+      await source.readFor(() => dataset.columns(), known.extends);
+      const invalid = leftOutOf(source, known.invalid);
       const schema = await source.schema();
       const by = JSON.stringify([on, flags, asked]);
       const fitTo = (table: Schema): Fit => {
         const known = this.#fits.get(schema);
         if (known?.table === table && known.by === by) return known;
         const rules = rulesFor(table);
-        requireAllFit(schema, table, { on, flags, rules });
-        const fit = { table, by, rules, absent: fieldsToKeep(schema, table, flags) };
+        const extension = requireFitting(schema, table, { on, flags, rules });
+        const fit = { table, by, rules, extension, absent: fieldsToKeep(schema, table, flags) };
         this.#fits.set(schema, fit);
         return fit;
       };
-      const table = await fittingSchema(dataset, fitTo);
-      const { rules, absent } = fitTo(table.schema);
-      const fitting = await wholeFitting(source, table, (sent) => withoutUnallowedNulls(sent, table.schema, invalid));
+      const seen = await fittingSchema(dataset, fitTo);
+      const mayBeWider = fitTo(seen.schema).extension !== undefined;
+      if (mayBeWider) await dataset.refresh(); // another program may have added the columns
+      const table = mayBeWider ? await fittingSchema(dataset, fitTo) : seen;
+      const { rules, absent, extension } = fitTo(table.schema);
+      const isWider = extension !== undefined;
+      if (isWider) requireActions(extension, requireAction);
+      const after = isWider ? extension.schema : table.schema;
+      const nullBytes = nullBytesPerRow(schema, after);
+      const whole = withoutUnallowedNulls(await source.whole(nullBytes), after, invalid);
+      const { metadata } = table.schema;
+      const left = invalid && InvalidRows.of(invalid.report());
+      const sent = { chunk: whole, nullBytesPerRow: nullBytes, invalid: left, metadata };
+      const fitting = isWider ? whole : fitRows(whole, table.schema, table.file);
       const chunk = validRows(fitting, on, rules, invalid);
-      return { chunk, checked: table.schema, absent, rules, invalid };
+      return { chunk, sent, isWider, checked: table.schema, absent, rules, invalid };
     });
   }
 
@@ -213,10 +262,16 @@ class MergeRows {
     }
     const created = await access.findCreated(command.table);
     const dataset = await access.lastSeen(created, undefined);
-    const { schema, file } = await fittingSchema(dataset, (table) =>
-      requireAllFit(chunk.schema, table, { ...command, rules }),
-    );
-    if (nullBytesPerRow(chunk.schema, schema) > 0 || fitRows(chunk, schema, file) !== chunk) {
+    const merged = { ...command, rules };
+    const { schema, file } = await fittingSchema(dataset, (table) => {
+      requireFitting(chunk.schema, table, merged);
+    });
+    const nullBytes = nullBytesPerRow(chunk.schema, schema);
+    if (requireFitting(chunk.schema, schema, merged) !== undefined) {
+      const sent = { chunk, nullBytesPerRow: 0, invalid: received.invalid, metadata: schema.metadata };
+      return this.#extend(created, command, sent, scope, keyed);
+    }
+    if (nullBytes > 0 || fitRows(chunk, schema, file) !== chunk) {
       throw new LancegateError(
         'ConcurrentModification',
         `table '${showTable(declared.ref)}' was created while the body arrived, with columns that it lacks; nothing was written`,
@@ -277,70 +332,9 @@ function validRows(
   return chunk;
 }
 
-/** What an answer says of the rules that were in force. */
-export const toldOf = ({
-  rules,
-  numDuplicateRows,
-  invalid,
-}: Pick<ReadySource, 'rules' | 'numDuplicateRows' | 'invalid'>): Told => ({
-  ...(rules.onDuplicate !== 'refuse' && { numDuplicateRows }),
-  ...toldOfRules({ rules, invalid }),
-});
-
 /** A key is there once in a table that is made, whatever the merge does. */
 const upsert = {
   whenMatchedUpdateAll: true,
   whenNotMatchedInsertAll: true,
   whenNotMatchedBySourceDelete: false,
 } as const;
-
-/**
- * The engine gets nested keys as one SQL list, which for a million of them blocks the event loop for seconds and takes
- * gigabytes.
- */
-const mostNestedRows = 250_000;
-
-export function requireFewNested({ rows }: IpcChunk, on: readonly FieldPath[]): void {
-  const nested = on.find(({ segments }) => segments.length > 1);
-  if (nested === undefined || rows <= mostNestedRows) return;
-  throw new LancegateError(
-    'BodyTooLarge',
-    `a merge on a nested key such as ${formatFieldPath(nested)} can have ${mostNestedRows} rows, and this one has ${rows}: send fewer at a time`,
-  );
-}
-
-function requireStorable(source: Schema, on: readonly FieldPath[], rules: RowRules): void {
-  for (const path of on) requireField(path, source, 'source');
-  requireVersions(rules, source);
-  checkStorable(source);
-}
-
-/** A column without NULL may be left out where the merge inserts nothing. */
-export function requireFit(
-  source: Schema,
-  target: Schema,
-  { on, flags }: Pick<MergeRowsCommand, 'on' | 'flags'>,
-): void {
-  for (const path of on) if (!isUnderNull(path, source)) requireField(path, source, 'source');
-  for (const path of on) requireField(path, target, 'table');
-  if (flags.whenNotMatchedInsertAll) checkSourceFits(source, target);
-  else checkColumnsFit(source, target);
-}
-
-/** Requires what `requireFit` does, and columns of versions that can be compared where a rule compares them. */
-function requireAllFit(source: Schema, target: Schema, { rules, ...merged }: Merged): void {
-  requireFit(source, target, merged);
-  requireVersions(rules, source);
-}
-
-/** A key in a struct that is NULL in all rows. */
-const isUnderNull = ({ segments }: FieldPath, source: Schema): boolean =>
-  segments.some((_, i) => {
-    const above = resolveField(source, { segments: segments.slice(0, i + 1) });
-    return above !== undefined && isNull(above);
-  });
-
-function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'): void {
-  if (resolveField(schema, path) !== undefined) return;
-  throw new LancegateError('TableColumnNotFound', `on: the ${where} has no column ${formatFieldPath(path)}`);
-}

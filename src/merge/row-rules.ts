@@ -7,7 +7,7 @@ import { type DistinctKeys, orderedValues, readDistinctKeys, readKeptKeys } from
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type OrderedValue, readKeyColumn } from '../keys/key-values.ts';
 import { readInvalidRules, type StandingInvalidRules } from '../table/row-faults.ts';
-import { type RuleTexts, ruleNames, type ShownRule, standingRules } from '../table/standing-rules.ts';
+import { type RuleTexts, readSchemaMode, ruleNames, type ShownRule, standingRules } from '../table/standing-rules.ts';
 import { type MergeFlags, rowsThatStay } from './merge-command.ts';
 
 export interface RowRules extends StandingInvalidRules {
@@ -39,7 +39,8 @@ export function readRules(
   const onDuplicate = rowsThatStay.find((each) => each === asked);
   if (asked !== undefined && onDuplicate === undefined)
     throw invalidInput(`${shown('on_duplicate')}: expected one of ${rowsThatStay.join(', ')}`);
-  const said = { invalid: readInvalidRules(texts, shown), keyRequired: readKeyRequired(texts, shown) };
+  const invalid = readInvalidRules(texts, shown);
+  const said = { invalid, extends: readSchemaMode(texts, shown), keyRequired: readKeyRequired(texts, shown) };
   if (said.invalid.isReported && flags.whenNotMatchedBySourceDelete !== false)
     throw invalidInput(
       `${shown('on_invalid')}: a merge that deletes by source would delete what its invalid rows stand for; send an empty on_invalid to do without`,
@@ -96,7 +97,7 @@ export interface KeyedRows extends DistinctKeys {
 export interface Merged {
   readonly on: readonly FieldPath[];
   readonly flags: MergeFlags;
-  readonly rules: Pick<RowRules, 'onDuplicate' | 'versionColumn'>;
+  readonly rules: Pick<RowRules, 'onDuplicate' | 'versionColumn' | 'extends'>;
 }
 
 /**

@@ -35,8 +35,8 @@ export const insertRowsRoute = arrowRoute(insertRows, {
   parameters: ({ query, headers }) => readInsertParameters(query, headers),
   furtherActions: ({ mode }) => (mode === 'overwrite' ? ['OverwriteTable'] : []),
   mode: ({ mode }) => mode,
-  async answer(operation, { table, branch, parameters, source, idempotency, scope }) {
-    const command = { table, branch, ...parameters, source, idempotency };
+  async answer(operation, { table, branch, parameters, source, idempotency, scope, requireAction }) {
+    const command = { table, branch, ...parameters, source, idempotency, requireAction };
     const { isReplay, ...result } = await operation(command, scope);
     const { transactionId, version, numInsertedRows, numInvalidRows } = result;
     const told = toldShown(result);

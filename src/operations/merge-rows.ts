@@ -37,8 +37,8 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
   },
   furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
   mode: ({ flags }) => mergeMode(flags),
-  async answer(operation, { table, branch, parameters, source, idempotency, scope }) {
-    const command = { table, branch, ...parameters, source, idempotency };
+  async answer(operation, { table, branch, parameters, source, idempotency, scope, requireAction }) {
+    const command = { table, branch, ...parameters, source, idempotency, requireAction };
     const { isReplay, ...result } = await operation(command, scope);
     const fields = {
       version: result.version,

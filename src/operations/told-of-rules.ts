@@ -1,11 +1,13 @@
 /** The rules that requests with rows say, and what their answers say of those that were in force and of rows that were left out. */
 import Type from 'typebox';
 import { headerTexts, type RouteInput } from '../endpoint/route.ts';
+import type { ToldOfColumns } from '../kernel/column-changes.ts';
 import { readInvalidRules, type ToldOfRules } from '../table/row-faults.ts';
-import { invalidRuleNames, type RuleTexts } from '../table/standing-rules.ts';
+import { invalidRuleNames, type RuleTexts, readSchemaMode } from '../table/standing-rules.ts';
 import { Count, StringMap } from '../wire/json-body.ts';
 import { readRuleTexts } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
+import { columnFields, columnsShown } from './columns/change-columns.ts';
 
 /** The rules of a request that has no keys. `InvalidInput`. */
 export function readInvalidTexts(
@@ -14,6 +16,7 @@ export function readInvalidTexts(
 ): RuleTexts {
   const rules = readRuleTexts(invalidRuleNames, query, headerTexts(headers));
   readInvalidRules(rules);
+  readSchemaMode(rules);
   return rules;
 }
 
@@ -21,9 +24,11 @@ export const toldFields = {
   num_invalid_rows: Type.Optional(Count),
   invalid_rows: Type.Optional(Type.Array(Type.Object({ row: Count, reason: Type.String() }))),
   table_defaults: Type.Optional(StringMap),
+  ...columnFields,
 };
 
-export const toldShown = ({ numInvalidRows, invalidRows, defaults }: ToldOfRules) => ({
+export const toldShown = ({ numInvalidRows, invalidRows, defaults, ...told }: ToldOfRules & ToldOfColumns) => ({
   ...(numInvalidRows !== undefined && { num_invalid_rows: numInvalidRows, invalid_rows: invalidRows ?? [] }),
   ...(defaults && { table_defaults: defaults }),
+  ...columnsShown(told),
 });

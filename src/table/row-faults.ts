@@ -11,7 +11,14 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
 import { type InvalidRow, InvalidRows } from '../kernel/invalid-rows.ts';
 import { readKeys } from '../keys/key-columns.ts';
-import { invalidRuleNames, invalidWays, type RuleTexts, type ShownRule, standingRules } from './standing-rules.ts';
+import {
+  invalidRuleNames,
+  invalidWays,
+  type RuleTexts,
+  readSchemaMode,
+  type ShownRule,
+  standingRules,
+} from './standing-rules.ts';
 
 export interface InvalidRules {
   readonly isReported: boolean;
@@ -22,6 +29,8 @@ export interface InvalidRules {
 /** The rules of a request, and those of them that the table said. */
 export interface StandingInvalidRules {
   readonly invalid: InvalidRules;
+  /** The table gets columns and wider types that a source has. */
+  readonly extends: boolean;
   readonly defaults: RuleTexts;
 }
 
@@ -41,7 +50,7 @@ export function invalidRulesOf(
   metadata: Schema['metadata'],
 ): StandingInvalidRules {
   const { texts, defaults, shown } = standingRules(invalidRuleNames, asked, properties, metadata);
-  return { invalid: readInvalidRules(texts, shown), defaults };
+  return { invalid: readInvalidRules(texts, shown), extends: readSchemaMode(texts, shown), defaults };
 }
 
 function readMost(text: string, name: string): InvalidRules['most'] {

@@ -4,11 +4,13 @@
  * request can do without a default.
  */
 import type { Schema } from '../arrow/schema/schema.ts';
+import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
 
-export const invalidRuleNames = ['on_invalid', 'max_invalid'] as const;
+/** They are of all requests with rows. */
+export const invalidRuleNames = ['on_invalid', 'max_invalid', 'schema'] as const;
 
-/** How rows are taken that come twice or late, or break a rule; all are of merges, and those of invalid rows of all that take rows. */
+/** How rows are taken that come twice or late, break a rule or have more columns than the table; all are of merges. */
 export const ruleNames = ['on_duplicate', 'version_column', ...invalidRuleNames, 'key_required'] as const;
 export type RuleName = (typeof ruleNames)[number];
 export type RuleTexts = Readonly<Partial<Record<RuleName, string>>>;
@@ -16,7 +18,11 @@ export type RuleTexts = Readonly<Partial<Record<RuleName, string>>>;
 /** The values of `on_invalid`. */
 export const invalidWays = ['refuse', 'report'] as const;
 
-export const propertyOf = (name: RuleName): string => `lancegate.${name}`;
+/** What becomes of columns that the table lacks. */
+export const schemaModes = ['strict', 'extend'] as const;
+
+/** The columns of a declared table have the name `lancegate.schema`. */
+export const propertyOf = (name: RuleName): string => `lancegate.${name === 'schema' ? 'schema_mode' : name}`;
 
 /** Names a rule in a refusal. */
 export type ShownRule = (name: RuleName) => string;
@@ -44,4 +50,11 @@ export function standingRules(
     defaults,
     shown: (name) => (name in defaults ? `${propertyOf(name)}, a default of the table` : name),
   };
+}
+
+/** True where the table gets columns and wider types that a source has. */
+export function readSchemaMode({ schema: mode }: RuleTexts, shown: ShownRule = (name) => name): boolean {
+  if (mode && !schemaModes.some((each) => each === mode))
+    throw invalidInput(`${shown('schema')}: expected one of ${schemaModes.join(', ')}`);
+  return mode === 'extend';
 }

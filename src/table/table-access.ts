@@ -1,7 +1,6 @@
-import { fitRows, nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
+import { nullBytesPerRow } from '../arrow/column/fitted-rows.ts';
 import { isFitted } from '../arrow/schema/fitted-schema.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
-import type { ArrowSource } from '../arrow/stream/source-reader.ts';
 import type { CreationCatalog, TableCatalog, TableRecord } from '../catalog/port.ts';
 import { tableNotFound } from '../catalog/refusals.ts';
 import type { TableColumns } from '../engine/port/column-view.ts';
@@ -225,19 +224,6 @@ export async function fittingSchema(
     await dataset.refresh();
     return read();
   });
-}
-
-/**
- * Returns all rows of a source that fits the table, laid out as the table's. Memory is reserved for NULLs that are added to
- * them, too. `asSent` may leave some of them out before.
- */
-export async function wholeFitting(
-  source: ArrowSource,
-  { schema, file }: TableColumns,
-  asSent: (chunk: IpcChunk) => IpcChunk = (chunk) => chunk,
-): Promise<IpcChunk> {
-  const chunk = await source.whole(nullBytesPerRow(await source.schema(), schema));
-  return fitRows(asSent(chunk), schema, file);
 }
 
 /** Says that these rows fit the table with the schema `checked`, and with any other that `requireFit` lets pass. */

@@ -7,7 +7,7 @@ import { type MergeFlags, type MergeRowsCommand, rowsThatStay } from '../merge/m
 import { checkFilter } from '../sql/check-filter.ts';
 import { allowedFunctions } from '../sql/functions.ts';
 import type { DoubleQuotes } from '../sql/tokens.ts';
-import { invalidWays, type RuleName, type RuleTexts, ruleNames } from '../table/standing-rules.ts';
+import { invalidWays, type RuleName, type RuleTexts, ruleNames, schemaModes } from '../table/standing-rules.ts';
 import { headerOf } from './bound-parameters.ts';
 import { flag, type QueryOf, Refused, readFlag } from './query-parameters.ts';
 
@@ -28,6 +28,13 @@ export const invalidParameters = {
     Type.String({
       description: 'With more invalid rows all is refused: a number of rows, or a share of them with a decimal point.',
       examples: ['0.1'],
+    }),
+  ),
+  schema: Type.Optional(
+    Type.Enum([...schemaModes], {
+      type: 'string',
+      description:
+        'What becomes of columns that the table lacks, and of values its types have no room for: all is refused, or the table gets them with the rows.',
     }),
   ),
 };

@@ -45,8 +45,7 @@ const table = { namespace: [], name: 't' as ObjectName };
 const creation = {
   table,
   mode: 'create',
-  properties: undefined,
-  ...{ storageOptions: {}, rules: {} },
+  ...{ properties: undefined, storageOptions: {}, rules: {} },
   requireDescribe: () => undefined,
 } as const;
 const scope: RequestScope = {
@@ -72,7 +71,8 @@ const indexOnN = {
 };
 
 const flags = { whenMatchedUpdateAll: true, whenNotMatchedInsertAll: true, whenNotMatchedBySourceDelete: false };
-const upsert = { table, branch: undefined, on: [parseFieldPath('id')], flags, useIndex: true, rules: {} };
+const merging = { flags, useIndex: true, rules: {}, requireAction: () => undefined };
+const upsert = { table, branch: undefined, on: [parseFieldPath('id')], ...merging };
 
 type Faults = Partial<Pick<Catalog, 'recordTransactions' | 'recordIntents' | 'closeBranch' | 'reserveRoom'>>;
 

@@ -1,7 +1,8 @@
 /**
  * Rewrites the columns of a source that are laid out otherwise than the table's: structs whose fields come in another order or in
- * part, and fields of Arrow's type Null. A program that has seen no value of a field sends it so, as pyarrow does with a list of
- * `None`. What is not there becomes NULL in every row.
+ * part, values whose type in the table has room for more (only a source that may extend the table has such), and fields of Arrow's type
+ * Null. A program that has seen no value of a field sends it so, as pyarrow does with a list of `None`. What is not there becomes NULL
+ * in every row.
  *
  * The schema of the result points into copies of both schema messages, as the footer of a file does (`ipc-file.ts`): so no type or
  * metadata is lost, also none that this code does not know.
@@ -13,11 +14,21 @@ import { copyOf, type IpcFile, writeFile } from '../format/ipc-file.ts';
 import type { FlatTable } from '../format/message.ts';
 import { addField, addOffsets, CopiedSchema, fieldOf, finishSchema } from '../schema/copied-schema.ts';
 import { refuseColumn } from '../schema/field-path.ts';
-import { absentFields, childNamed, fittedSchema, isFitted, isNull } from '../schema/fitted-schema.ts';
+import { absentFields, childNamed, fittedSchema, isFitted, isNull, isOtherType } from '../schema/fitted-schema.ts';
 import { schemaMessage } from '../schema/read-schema.ts';
-import { bytesOfBits, childrenOf, columnLayout, type Field, type IpcChunk, type Schema } from '../schema/schema.ts';
+import {
+  bytesOfBits,
+  childrenOf,
+  columnLayout,
+  type Field,
+  type IpcChunk,
+  type Schema,
+  typeName,
+} from '../schema/schema.ts';
+import { withTypesOf } from '../schema/wider-types.ts';
 import { allRows, BatchPlan } from './batch-plan.ts';
 import { type ColumnData, hasUnexpectedNull, readColumns } from './column-data.ts';
+import { widenedValues } from './widened-values.ts';
 
 export const isEncoded = ({ dictionary, children }: Field): boolean =>
   dictionary !== undefined || children.some(isEncoded);
@@ -36,18 +47,21 @@ const mostInnerBytes = 64 * 2 ** 20;
 export function fitRows(chunk: IpcChunk, table: Schema, tableFile: IpcFile): IpcChunk {
   if (isFitted(chunk.schema, table)) return chunk;
   const { fields } = chunk.schema;
-  const schema = fittedSchema(chunk.schema, table);
+  const schema = fittedSchema(withTypesOf(chunk.schema, table), table);
+  const fittedOf = new Map(schema.fields.map((field) => [field.name, field]));
   const filler = new Filler();
   const batches = readColumns(chunk).map(({ rows, columns }) => {
     const plan = new BatchPlan();
-    for (const [field, [sent, data]] of paired(schema.fields, paired(fields, columns))) {
+    for (const [sent, data] of paired(fields, columns)) {
+      const field = fittedOf.get(sent.name);
+      if (field === undefined) continue;
       const fitted = filler.column(data, sent, field);
       plan.addColumn(field, [{ data: fitted, runs: allRows(rows) }]);
     }
     return plan.message(rows);
   });
   const dictionaries = chunk.dictionaries.map((block) => copyOf(chunk.file, block));
-  const made = writeFile(fittedMessage(chunk.file, fields, schema.fields, tableFile), dictionaries, batches);
+  const made = writeFile(fittedMessage(chunk.file, fields, fittedOf, tableFile), dictionaries, batches);
   const decodedBytes = Math.max(chunk.decodedBytes, made.file.length);
   return { ...made, schema, rows: chunk.rows, decodedBytes, release: chunk.release };
 }
@@ -65,6 +79,7 @@ class Filler {
   #fit(data: ColumnData, field: Field, target: Field, path: readonly string[]): ColumnData {
     if (isNull(field)) return isNull(target) ? data : this.#nulls(target, data.length, path);
     if (field.dictionary !== undefined) return data;
+    if (isOtherType(field, target)) return this.#widened(data, field, target, path);
     const sent = paired(field.children, data.children);
     const children = target.children.map((child, i) => {
       const inner = [...path, child.name];
@@ -80,6 +95,15 @@ class Filler {
       return made;
     });
     return { ...data, children };
+  }
+
+  #widened(data: ColumnData, field: Field, target: Field, path: readonly string[]): ColumnData {
+    if (path.length > 1) {
+      this.#innerBytes += data.length * nullBytes([target]);
+      if (this.#innerBytes > mostInnerBytes)
+        throw refuseColumn(path, `has too many values to be made ${typeName(target)}: send it with the table's type`);
+    }
+    return widenedValues(data, field.type, target.type);
   }
 
   #nulls(target: Field, length: number, path: readonly string[]): ColumnData {
@@ -116,14 +140,16 @@ export function nulls(field: Field, length: number, hasNulls = true): ColumnData
 function fittedMessage(
   sourceFile: IpcFile,
   fields: readonly Field[],
-  fitted: readonly Field[],
+  fittedOf: ReadonlyMap<string, Field>,
   tableFile: IpcFile,
 ): Buffer {
   const builder = new Builder();
   const source = new CopiedSchema(builder, schemaMessage(sourceFile));
   const table = new CopiedSchema(builder, schemaMessage(tableFile));
   const [sent, stored] = [named(source.fields), named(table.fields)];
-  const offsets = paired(fields, fitted).map(([field, target]) => {
+  const offsets = fields.flatMap((field) => {
+    const target = fittedOf.get(field.name);
+    if (target === undefined) return [];
     const [own, inTable] = [sent.get(field.name), stored.get(field.name)];
     if (field === target && own !== undefined) return source.at(own);
     if (inTable !== undefined) return writtenField({ builder, source, table }, field, own, inTable);
@@ -169,11 +195,22 @@ function writtenField(
  * million floats, a key of four bytes makes four megabytes of NULL.
  */
 export function nullBytesPerRow(source: Schema, table: Schema): number {
-  const sent = new Set(source.fields.filter(({ type }) => type.kind !== 'null').map(({ name }) => name));
-  const columns = table.fields.filter(({ name }) => !sent.has(name));
+  const sent = new Map(
+    source.fields.filter(({ type }) => type.kind !== 'null').map((field) => [field.name, field] as const),
+  );
+  // What has another type than in the table is there in both types for a while.
+  const columns = table.fields.filter((target) => {
+    const field = sent.get(target.name);
+    return field === undefined || holdsOtherType(field, target);
+  });
   const inside = absentFields(source, table).map(({ field }) => field);
   return Math.ceil(nullBytes([...columns, ...inside]));
 }
+
+const holdsOtherType = (field: Field, target: Field): boolean =>
+  isOtherType(field, target) ||
+  (field.type.kind !== 'struct' &&
+    paired(field.children, target.children).some(([child, other]) => holdsOtherType(child, other)));
 
 /** A NULL in each field takes a bit, and what its offsets, its value and its children take. */
 const nullBytes = (fields: readonly Field[]): number =>

@@ -9,6 +9,15 @@ import type { Field, Schema } from './schema.ts';
 /** Only NULL is in it, whatever the table's type is. */
 export const isNull = ({ type, dictionary }: Field): boolean => type.kind === 'null' && dictionary === undefined;
 
+/** Whether values of one type lie otherwise than those of another; told as cheaply as it can be, for each column of each source. */
+export function isOtherType({ type: a }: Field, { type: b }: Field): boolean {
+  if (a === b) return false;
+  if (a.kind === 'int' && b.kind === 'int') return a.bitWidth !== b.bitWidth || a.signed !== b.signed;
+  if (a.kind === 'float' && b.kind === 'float') return a.bitWidth !== b.bitWidth;
+  if (a.kind === 'decimal' && b.kind === 'decimal') return a.precision !== b.precision || a.bitWidth !== b.bitWidth;
+  return a.kind !== b.kind;
+}
+
 const isStruct = ({ type, dictionary }: Field): boolean => type.kind === 'struct' && dictionary === undefined;
 
 export const childNamed = ({ children }: Field, name: string): Field | undefined =>
@@ -21,6 +30,7 @@ export const childNamed = ({ children }: Field, name: string): Field | undefined
  */
 function differs(field: Field, target: Field, isPart: boolean): boolean {
   if (isNull(field)) return !isNull(target);
+  if (isOtherType(field, target)) return true;
   const { children } = field;
   if (isStruct(field) && isStruct(target) && children.length !== target.children.length) return true;
   return children.some((child, i) => {
@@ -33,7 +43,10 @@ function differs(field: Field, target: Field, isPart: boolean): boolean {
 
 /** Says whether the rows of a source go into the table as they are. NULL in columns that it does not send is the engine's to add. */
 export const isFitted = (source: Schema, table: Schema): boolean =>
-  source.fields.every((field) => !differs(field, targetOf(field, table) ?? field, isPartOf(source, table)));
+  source.fields.every((field) => {
+    const target = targetOf(field, table);
+    return target !== undefined && !differs(field, target, isPartOf(source, table));
+  });
 
 const isPartOf = (source: Schema, table: Schema): boolean => source.fields.length < table.fields.length;
 

@@ -24,6 +24,9 @@ export const lanceSchemaJson = (schema: Schema) => ({
   ...metadataJson(schema.metadata),
 });
 
+/** The text of a type, as an alteration of columns has it. */
+export const dataTypeJson = (field: Field): string => JSON.stringify(typeJson(field));
+
 const fieldJson = (field: Field): LanceFieldJson => ({
   name: field.name,
   type: typeJson(field),

@@ -63,7 +63,7 @@ const mostExpectedBytes = 16 << 20;
 /** It makes an Arrow IPC stream of rows of another format. */
 interface Conversion {
   /** The rows are for a table of these columns. To be said before the first byte is asked for. */
-  into(table: Schema): void;
+  into(table: Schema, isExtending: boolean): void;
   /** Rows that do not fit are left out, and are there once all was asked for. To be said before the first byte is. */
   leaveOut(invalid: InvalidRows): void;
   convert(text: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array>;
@@ -141,9 +141,12 @@ export class ArrowSource {
     this.#intake = new ByteIntake(parts.conversion === undefined ? body : parts.conversion.convert(body));
   }
 
-  /** The rows are for a table that is there: those that are no Arrow yet become what its columns are. To be called before all else. */
-  async readFor(columns: () => Promise<{ readonly schema: Schema }>): Promise<void> {
-    if (this.#conversion !== undefined) this.#conversion.into((await columns()).schema);
+  /**
+   * The rows are for a table that is there: those that are no Arrow yet become what its columns are, or extend them where `isExtending`. To be
+   * called before all else.
+   */
+  async readFor(columns: () => Promise<{ readonly schema: Schema }>, isExtending = false): Promise<void> {
+    if (this.#conversion !== undefined) this.#conversion.into((await columns()).schema, isExtending);
   }
 
   /** Does what `Conversion.leaveOut` does, for rows of other formats than Arrow. The caller calls this first. */

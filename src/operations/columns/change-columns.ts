@@ -6,6 +6,7 @@ import type { WriteOperation } from '../../catalog/port.ts';
 import type { StepWithFile } from '../../change/change-request.ts';
 import { type ChangeCommand, changeOperation } from '../../change/submit-change.ts';
 import { queryBranch, type RouteInput, tableTarget } from '../../endpoint/route.ts';
+import type { ToldOfColumns } from '../../kernel/column-changes.ts';
 import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { readDelimiter } from '../../wire/identifiers.ts';
 
@@ -75,6 +76,19 @@ export function requireFewTexts(metadata: Readonly<Record<string, string | null>
   const characters = entries.reduce((sum, [key, value]) => sum + key.length + (value?.length ?? 0), 0);
   if (characters > mostCharacters) throw invalidInput(`${what} can have ${mostCharacters} characters`);
 }
+
+const TypedColumn = { name: Type.String(), type: Type.String() };
+
+/** Fields of an answer to rows that may extend their table. */
+export const columnFields = {
+  added_columns: Type.Optional(Type.Array(Type.Object(TypedColumn))),
+  widened_columns: Type.Optional(Type.Array(Type.Object({ ...TypedColumn, was: Type.String() }))),
+};
+
+export const columnsShown = ({ addedColumns, widenedColumns }: ToldOfColumns) => ({
+  ...(addedColumns && { added_columns: addedColumns }),
+  ...(widenedColumns && { widened_columns: widenedColumns }),
+});
 
 /** Returns table and branch of a request that has both in its path and query. */
 export function authorized(input: RouteInput, action: Action) {

@@ -5,6 +5,7 @@
 import Type from 'typebox';
 import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Action, Resource } from '../../auth/policy/actions.ts';
+import type { Extender } from '../../change/extend-columns.ts';
 import { type ChangeCommand, type ChangeDeps, changeOperation } from '../../change/submit-change.ts';
 import { contentDecoder } from '../../endpoint/body/decoded-body.ts';
 import { boundaryOf } from '../../endpoint/body/multipart.ts';
@@ -24,6 +25,7 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 import { boundParameters } from '../../wire/bound-parameters.ts';
 import { idempotencyKeyHeader, parseIdempotencyKey, readDelimiter } from '../../wire/identifiers.ts';
 import { Count, StringMap } from '../../wire/json-body.ts';
+import { columnFields, columnsShown } from '../columns/change-columns.ts';
 import { kindOf, type NamedOperation, OperationBody, operationActions, sourceOf } from './operation-kinds.ts';
 import { PlannedOperation } from './operation-step.ts';
 import { type NamedSource, TransactBody } from './transact-body.ts';
@@ -33,6 +35,8 @@ interface TransactCommand extends ChangeCommand {
   readonly operations: readonly NamedOperation[];
   /** Only sources that are named arrive here. Each must be read before the next one. */
   readonly source: AsyncIterable<NamedSource>;
+  /** Asked where columns come with rows. `PermissionDenied`. */
+  readonly requireAction: Extender['requireAction'];
 }
 
 interface TransactDeps extends ChangeDeps {
@@ -70,9 +74,12 @@ const applyAll = changeOperation('transact', async (command: TransactCommand, ta
   const { access, metrics } = deps;
   const { branch } = command;
   const columns = await access.read(table, branch, undefined, (dataset) => dataset.columns());
-  const steps = command.operations.map(
-    (operation) => new PlannedOperation(operation, { ...deps, branch, scope, properties: table.properties }),
-  );
+  const extender: Extender = {
+    requireAction: command.requireAction,
+    indexes: () => access.read(table, branch, undefined, ({ indexes }) => indexes.list()),
+  };
+  const planning = { ...deps, branch, scope, properties: table.properties, extender };
+  const steps = command.operations.map((operation) => new PlannedOperation(operation, planning, columns.schema));
   const foreseeable = thatFindTheTable(steps);
   for (const step of foreseeable) if (!step.lacksSource) await step.prepare(columns);
   await metrics.writeStage('receive', () => receive(command, steps, foreseeable, columns.schema));
@@ -88,7 +95,7 @@ const applyAll = changeOperation('transact', async (command: TransactCommand, ta
  * lock, and again in the shadow, since others change columns too.
  */
 function thatFindTheTable(steps: readonly PlannedOperation[]): readonly PlannedOperation[] {
-  const first = steps.findIndex(({ changesRowsOnly }) => !changesRowsOnly);
+  const first = steps.findIndex(({ leavesColumns }) => !leavesColumns);
   return first === -1 ? steps : steps.slice(0, first + 1);
 }
 
@@ -125,6 +132,7 @@ const Applied = Type.Object({
       num_duplicate_rows: Type.Optional(Count),
       num_stale_rows: Type.Optional(Count),
       table_defaults: Type.Optional(StringMap),
+      ...columnFields,
     }),
   ),
 });
@@ -170,7 +178,11 @@ export const transactRoute: Offer<typeof transact> = {
             input.context.note({ mode: [...new Set(operations.map(({ does }) => does.kind))].join('+') });
             const source = body.sources(operations);
             const idempotency = key && { key, bodyDigest: () => body.digest(source) };
-            const result = await operation({ table, branch, operations, source, idempotency, bounds }, scope);
+            const requireAction: Extender['requireAction'] = (action) => input.access.require(action, resource, branch);
+            const result = await operation(
+              { table, branch, operations, source, idempotency, bounds, requireAction },
+              scope,
+            );
             return jsonAnswer(writeAnswer(input, result, { operations: result.operations.map(shown) }));
           } finally {
             body.close();
@@ -190,6 +202,7 @@ const shown = (each: Awaited<ReturnType<ReturnType<typeof transact>>>['operation
   ...(each.numDuplicateRows !== undefined && { num_duplicate_rows: each.numDuplicateRows }),
   ...(each.numStaleRows !== undefined && { num_stale_rows: each.numStaleRows }),
   ...(each.defaults && { table_defaults: each.defaults }),
+  ...columnsShown(each),
 });
 
 /** Who may do none of the operations is refused before a byte of the body is read. */

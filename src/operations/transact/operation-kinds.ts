@@ -9,7 +9,8 @@ import { invalidInput, LancegateError } from '../../kernel/errors.ts';
 import { isObject } from '../../kernel/json-bounds.ts';
 import type { MergeFlags } from '../../merge/merge-command.ts';
 import { readRules } from '../../merge/row-rules.ts';
-import type { RuleTexts } from '../../table/standing-rules.ts';
+import { type RuleTexts, readSchemaMode, schemaModes } from '../../table/standing-rules.ts';
+import { choiceOf } from '../../wire/choices.ts';
 import { parseJson, readFields } from '../../wire/json-body.ts';
 import { checkNames, type NameCheck } from '../../wire/known-names.ts';
 import { type ReadFilter, readMergeParameters } from '../../wire/merge-parameters.ts';
@@ -29,7 +30,7 @@ import { type RowsUpdate, readUpdate, UpdateBody, updateOf } from '../rows/updat
 
 /** The rows, or columns, of an operation are those of the source that it names. */
 export type TransactOperation =
-  | { readonly kind: 'insert'; readonly source: string }
+  | { readonly kind: 'insert'; readonly source: string; readonly rules: RuleTexts }
   | {
       readonly kind: 'merge_insert';
       readonly source: string;
@@ -68,7 +69,13 @@ export const ofOperation = (name: string, error: unknown): unknown =>
 /** It is any text: a part of the body must have the name. */
 const Source = Type.String();
 
-const InsertOperation = Type.Object({ source: Source, mode: Type.Optional(Type.Literal('append')) });
+const SchemaMode = choiceOf(schemaModes);
+
+const InsertOperation = Type.Object({
+  source: Source,
+  mode: Type.Optional(Type.Literal('append')),
+  schema: SchemaMode,
+});
 
 /** It has the names of the parameters of `merge_insert`. */
 const MergeOperation = Type.Object({
@@ -80,6 +87,7 @@ const MergeOperation = Type.Object({
   when_not_matched_by_source_delete: Type.Optional(Type.Boolean()),
   when_not_matched_by_source_delete_filt: Type.Optional(Type.String()),
   use_index: Type.Optional(Type.Boolean()),
+  schema: SchemaMode,
 });
 
 const AddNullColumns = Type.Object({ source: Source });
@@ -124,7 +132,12 @@ const kinds: Kinds = {
   insert: {
     action: 'InsertIntoTable',
     changesRowsOnly: true,
-    read: (fields, readers) => ({ kind: 'insert', source: read(InsertOperation, fields, readers).source }),
+    read: (fields, readers) => {
+      const { source, schema } = read(InsertOperation, fields, readers);
+      const rules = schema === undefined ? {} : { schema };
+      readSchemaMode(rules);
+      return { kind: 'insert', source, rules };
+    },
   },
   merge_insert: { action: 'MergeInsertIntoTable', changesRowsOnly: true, read: readMerge },
   update: {

@@ -25,7 +25,8 @@ async function convert(asked: ToConvert): Promise<ConvertedParts> {
   if (asked.kind === 'begin') {
     const invalid = asked.leavesOut ? new InvalidRows() : undefined;
     const leftOut = invalid && ((reason: string, row: number) => invalid.add(row, reason));
-    const conversion = new RowConversion({ format: asked.format, table: asked.table, leftOut });
+    const { format, table, isExtending } = asked;
+    const conversion = new RowConversion({ format, table, isExtending, leftOut });
     bodies.set(asked.body, { conversion, invalid, parts: conversion.add(new Uint8Array(0)) });
     return none;
   }

@@ -16,6 +16,7 @@ export type ToConvert = { readonly body: number } & (
       readonly kind: 'begin';
       readonly format: RowFormat;
       readonly table: Schema | undefined;
+      readonly isExtending: boolean;
       readonly leavesOut: boolean;
     }
   | { readonly kind: 'add'; readonly bytes: Uint8Array<ArrayBuffer> }
@@ -133,6 +134,7 @@ class TextConversion {
   readonly #format: RowFormat;
   readonly #mostBytes: number;
   #table: Schema | undefined;
+  #isExtending = false;
   #invalid: InvalidRows | undefined;
   #isInThread = false;
 
@@ -147,8 +149,9 @@ class TextConversion {
     this.#mostBytes = mostBytes;
   }
 
-  into(table: Schema): void {
+  into(table: Schema, isExtending: boolean): void {
     this.#table = table;
+    this.#isExtending = isExtending;
   }
 
   leaveOut(invalid: InvalidRows): void {
@@ -194,6 +197,7 @@ class TextConversion {
         kind: 'begin',
         format: this.#format,
         table: this.#table,
+        isExtending: this.#isExtending,
         leavesOut: this.#invalid !== undefined,
       });
     }
@@ -213,7 +217,8 @@ class TextConversion {
   async *#convertHere(text: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
     const invalid = this.#invalid;
     const leftOut = invalid && ((reason: string, row: number) => invalid.add(row, reason));
-    const conversion = new RowConversion({ format: this.#format, table: this.#table, leftOut });
+    const into = { table: this.#table, isExtending: this.#isExtending };
+    const conversion = new RowConversion({ format: this.#format, ...into, leftOut });
     for await (const part of conversion.add(text)) {
       yield part;
       if (part.length > smallBytes) await setImmediate(); // a few bytes can become much, and others wait for this thread

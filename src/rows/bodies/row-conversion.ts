@@ -7,6 +7,7 @@ import { bytesOfMessage, endMarker } from '../../arrow/format/ipc-file.ts';
 import { refuseColumn } from '../../arrow/schema/field-path.ts';
 import type { Field, Schema } from '../../arrow/schema/schema.ts';
 import { comesAsText, schemaBytes } from '../../arrow/schema/schema-bytes.ts';
+import { typeForBoth } from '../../arrow/schema/wider-types.ts';
 import { dictionaryMessage } from '../../arrow/stream/joined-dictionaries.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import { nearest } from '../../kernel/nearest-word.ts';
@@ -14,6 +15,7 @@ import { paired } from '../../kernel/paired.ts';
 import { ndjsonTypes, type RowFormat, type TextFormat, textTypes } from '../answer-form.ts';
 import { ColumnMaker } from './column-maker.ts';
 import { CsvRows } from './csv-rows.ts';
+import { writerOf } from './fixed-writers.ts';
 import { JsonRows, NdjsonRows } from './json-rows.ts';
 import { type LeftOut, orLeftOut, type Row, type RowSource, type TakeRow } from './row-source.ts';
 import { SeenFields, type SeenValues } from './seen-values.ts';
@@ -48,6 +50,8 @@ interface ConversionOf {
   readonly delimiter?: string;
   /** The table that the rows are for; undefined makes the types of a new one. */
   readonly table?: Schema | undefined;
+  /** Columns that the table lacks get the types of their values, and so do integers for which it has no room. */
+  readonly isExtending?: boolean;
   /** Columns whose types are not to be inferred, by their names. Rows of JSON have them also where none of the first names them. */
   readonly given?: ReadonlyMap<string, Field> | undefined;
   readonly leftOut?: LeftOut;
@@ -67,6 +71,7 @@ export class RowConversion {
   readonly #table: Schema | undefined;
   readonly #leftOut: LeftOut;
   readonly #takesAny: boolean;
+  readonly #isExtending: boolean;
   readonly #mark = new ByteOrderMark();
   #fields: readonly Field[] | undefined;
   #rows: NumberedRow[] = [];
@@ -75,6 +80,7 @@ export class RowConversion {
 
   constructor(conversion: ConversionOf) {
     const { format, table, given = new Map(), leftOut, takesAny = table === undefined } = conversion;
+    this.#isExtending = conversion.isExtending === true;
     this.#isCsv = format !== 'json' && format !== 'ndjson';
     this.#source = sourceOf(conversion, (read) => {
       const number = this.#lastRow + 1;
@@ -134,7 +140,7 @@ export class RowConversion {
 
   /** Leaves out those that have columns which the table has not. */
   #rowsOfTable(rows: readonly NumberedRow[]): NumberedRow[] {
-    if (this.#table === undefined) return [...rows];
+    if (this.#table === undefined || this.#isExtending) return [...rows];
     const known = new Set(this.#table.fields.map(({ name }) => name));
     return rows.filter((row) => orLeftOut(this.#leftOut, row.number, () => requireKnown(row, known)) !== undefined);
   }
@@ -163,22 +169,36 @@ export class RowConversion {
     }
     const seen = new SeenFields(this.#isCsv);
     for (const { values, place } of rows) seen.see(values, place);
-    const columns = seen.byName;
+    const columns = this.#isExtending ? withValues(seen.byName, this.#table) : seen.byName;
     requireNamed(columns, this.#given, this.#isCsv);
-    return this.#table === undefined
-      ? fieldsOf(columns, this.#given)
-      : fieldsOfTable(columns, this.#table, this.#given);
+    if (this.#table === undefined) return fieldsOf(columns, this.#given);
+    const fields = fieldsOfTable(
+      columns,
+      this.#isExtending ? extendedBy(columns, this.#table) : this.#table,
+      this.#given,
+    );
+    return this.#isExtending ? fields.map((field) => this.#roomFor(field, rows, columns)) : fields;
+  }
+
+  /** An integer column of the table stays as it is where each of the values is one of its integers. */
+  #roomFor(field: Field, rows: readonly Row[], columns: Columns): Field {
+    const seen = columns.get(field.name)?.field(field.name, true);
+    if (field.type.kind !== 'int' || field.dictionary !== undefined || seen === undefined) return field;
+    const wider = typeForBoth(field.type, seen.type);
+    const write = writerOf(field.type, new Uint8Array(8), this.#isCsv);
+    const fits = ({ values: { [field.name]: value } }: Row) => value === null || value === undefined || write(value, 0);
+    return wider === undefined || rows.every(fits) ? field : { ...field, type: wider };
   }
 
   *#batch(fields: readonly Field[], rows: readonly Row[]): Generator<Uint8Array, void, void> {
-    const maker = new ColumnMaker({
-      place: (row) => rows[row]!.place,
-      isText: this.#isCsv,
-      takesAny: this.#takesAny,
-    });
+    const making = { place: (row: number) => rows[row]!.place, isText: this.#isCsv };
+    const maker = new ColumnMaker({ ...making, takesAny: this.#takesAny });
+    const makerOfNew = new ColumnMaker({ ...making, takesAny: true });
+    const known = this.#isExtending ? new Set(this.#table?.fields.map(({ name }) => name)) : undefined;
     const plan = new BatchPlan();
-    for (const [field, values] of paired(fields, valuesByColumn(fields, rows))) {
-      plan.addColumn(field, [{ data: maker.column(field, values), runs: allRows(rows.length) }]);
+    for (const [field, values] of paired(fields, valuesByColumn(fields, rows, this.#isExtending))) {
+      const making = known?.has(field.name) === false ? makerOfNew : maker;
+      plan.addColumn(field, [{ data: making.column(field, values), runs: allRows(rows.length) }]);
     }
     for (const [id, { field, data }] of maker.dictionaries) {
       yield bytesOfMessage(dictionaryMessage(id, field, [{ data, runs: allRows(data.length) }]).message);
@@ -242,6 +262,19 @@ function fieldsOfTable(columns: Columns, table: Schema, given: GivenFields): rea
   });
 }
 
+/** A column that the table lacks, and that has no value yet, has no type either. */
+function withValues(columns: Columns, table: Schema | undefined): Columns {
+  const known = new Set(table?.fields.map(({ name }) => name));
+  return new Map([...columns].filter(([name, { hasValue }]) => hasValue || known.has(name)));
+}
+
+/** The table with the columns that were seen besides. */
+function extendedBy(columns: Columns, table: Schema): Schema {
+  const known = new Set(table.fields.map(({ name }) => name));
+  const added = [...columns].filter(([name]) => !known.has(name));
+  return { ...table, fields: [...table.fields, ...added.map(([name, values]) => values.field(name, true))] };
+}
+
 /** Columns that are numbered have names as near as misspelt ones. */
 const withoutDigits = (name: string): string => name.replaceAll(/\d/g, '');
 
@@ -263,22 +296,31 @@ function fieldSeen(field: Field, seen: SeenValues): Field {
   return children.length === 0 ? field : { ...field, children };
 }
 
-/** Most rows have their columns in one order. */
-function valuesByColumn(fields: readonly Field[], rows: readonly Row[]): readonly (readonly unknown[])[] {
+/** Most rows have their columns in one order. NULL in a column without a field is passed over where `takesNulls`. */
+function valuesByColumn(
+  fields: readonly Field[],
+  rows: readonly Row[],
+  takesNulls: boolean,
+): readonly (readonly unknown[])[] {
   const columns = fields.map(() => new Array<unknown>(rows.length).fill(null));
   const byName = new Map(paired(fields, columns).map(([{ name }, column]) => [name, column]));
   for (const [row, { values, place }] of rows.entries()) {
     for (const name of Object.keys(values)) {
       const column = byName.get(name);
-      if (column === undefined) {
-        throw invalidInput(
-          `${place}: column ${JSON.stringify(name)} is in none of the first rows, of which the columns are taken (${firstRows} rows, or ${firstBytes} bytes); name it in one of them, with null where it has no value, or load the file with --types ${name}=TYPE`,
-        );
-      }
-      column[row] = values[name];
+      const value = values[name];
+      if (column !== undefined) column[row] = value;
+      else if (!takesNulls || (value !== null && value !== undefined)) throw unknownFirst(name, place, takesNulls);
     }
   }
   return columns;
+}
+
+function unknownFirst(name: string, place: string, isExtending: boolean) {
+  const first = `${firstRows} rows, or ${firstBytes} bytes`;
+  const why = isExtending
+    ? `has no value in the first rows, by which a new column gets its type (${first}); put a row that has one before them`
+    : `is in none of the first rows, of which the columns are taken (${first}); name it in one of them, with null where it has no value, or load the file with --types ${name}=TYPE`;
+  return invalidInput(`${place}: column ${JSON.stringify(name)} ${why}`);
 }
 
 /** Counts the values of a row, also those that stand for vectors that are NULL. */

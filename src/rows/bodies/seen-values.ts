@@ -107,6 +107,10 @@ export class SeenValues {
     return made({ kind: 'utf8' });
   }
 
+  get hasValue(): boolean {
+    return this.#kinds.size > 0;
+  }
+
   get areNumbers(): boolean {
     return !this.#hasNull && this.#kinds.isSubsetOf(new Set<Kind>(['int', 'long', 'float']));
   }
