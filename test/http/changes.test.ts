@@ -46,6 +46,7 @@ describe('the changes of a table', () => {
     };
   };
   const on = ['id'];
+  const shortened = (row: string) => row.split(' ').slice(0, 2).join(' ');
 
   test('are the rows that were inserted and updated and the keys of those deleted, each once', async () => {
     await merge([4, 5], 'y');
@@ -107,6 +108,42 @@ describe('the changes of a table', () => {
       4,
       'a column with values updates every row',
     );
+  });
+
+  test('are all rows where a column has the name of another one now, or another name', async () => {
+    const expression = 'CAST(id AS INT)';
+    succeeded(await own.post('add_columns', { new_columns: [{ name: 'n', expression }] }));
+    succeeded(await own.post('alter_columns', { alterations: [{ path: 'n', rename: 'm' }] }));
+    const updates = [1, 2, 3, 4].map((id) => `update ${id}`);
+    const updated = async (after: number) => (await changes({ after, on, columns: ['id'] })).rows.map(shortened);
+    assert.deepEqual(await updated(2), updates);
+    succeeded(await own.post('drop_columns', { columns: ['m'] }));
+    succeeded(await own.post('add_columns', { new_columns: [{ name: 'm', expression: 'CAST(NULL AS INT)' }] }));
+    assert.deepEqual(await updated(3), updates);
+    for (const id of [5, 6, 7, 8]) await merge([id], 'y');
+    await remove('id = 2');
+    succeeded(await own.post('maintain'));
+    assert.ok(!(await updated(3)).some((row) => /insert [1-4]|delete [13]/.test(row)));
+    assert.deepEqual(
+      (await updated(3)).filter((row) => /update|delete/.test(row)),
+      ['delete 2', 'update 1', 'update 3', 'update 4'],
+    );
+    const after = await merge([5], 'z');
+    assert.deepEqual(await updated(after - 1), ['update 5'], 'a column that is what it was changes no row');
+  });
+
+  test('are all rows where a column was dropped, and was made again after a compaction or brought back', async () => {
+    for (const id of [5, 6, 7, 8]) await merge([id], 'y');
+    const after = await merge([9], 'y');
+    succeeded(await own.post('drop_columns', { columns: ['name'] }));
+    const without = Number(succeeded(await own.post('describe')).version);
+    succeeded(await own.post('maintain'));
+    assert.deepEqual((await changes({ after, on, columns: ['id'] })).rows, [], 'a column that is gone changes no row');
+    succeeded(await own.post('add_columns', { new_columns: [{ name: 'name', expression: 'CAST(NULL AS STRING)' }] }));
+    assert.equal((await changes({ after, on, columns: ['id'] })).rows.length, 9);
+    succeeded(await own.post('restore', { version: after }));
+    const { rows } = await changes({ after: without, on, columns: ['id'] });
+    assert.equal(rows.length, 9, 'a restore has brought the column back');
   });
 
   test('come with the same columns whether there are any or not, those of the key included', async () => {

@@ -97,16 +97,49 @@ export function fieldsOfColumns(fields: readonly Uint8Array[], names: ReadonlySe
   });
 }
 
-/** Finds the ids of the fields that are not at these paths, nor in one that is. A field comes after the one that it is in. */
-function fieldsWithout(fields: readonly Uint8Array[], gone: ReadonlySet<string>): ReadonlySet<number> {
-  const paths = new Map<number, readonly string[]>();
-  const kept = new Set<number>();
+/** The path of each field by its id, as JSON. */
+export type FieldPaths = ReadonlyMap<number, string>;
+
+export const fieldPathsIn = (file: Buffer): FieldPaths => {
+  const { fields = [] } = decode(manifest, sectionsOf(file).message, ['fields']);
+  return new Map([...placesOf(fields)].map(([id, { path }]) => [id, JSON.stringify(path)]));
+};
+
+/** The fields of columns that were dropped, whose values files still have; they have no path. */
+export function droppedFieldsIn(file: Buffer): FieldPaths {
+  const { fields = [], fragments = [] } = decode(manifest, sectionsOf(file).message, ['fields', 'fragments']);
+  const files = fragments.flatMap((each) => decode(fragment, each, ['files']).files ?? []);
+  const held = new Set(files.flatMap((one) => decode(dataFileColumns, one).fieldIds?.flat() ?? []));
+  return new Map([...held.difference(placesOf(fields))].map((id) => [id, '']));
+}
+
+/** Whether a field has another path than it had, or a field of its path had another id: files that are there say another column then. */
+export function areFieldsMoved(then: FieldPaths, now: FieldPaths): boolean {
+  const idAt = new Map([...then].map(([id, path]) => [path, id]));
+  return [...now].some(([id, path]) => (then.get(id) ?? path) !== path || (idAt.get(path) ?? id) !== id);
+}
+
+interface PlacedField {
+  readonly path: readonly string[];
+  readonly parent: number | undefined;
+}
+
+/** Gives the path of each field. A field comes after the one that it is in. */
+function placesOf(fields: readonly Uint8Array[]): ReadonlyMap<number, PlacedField> {
+  const placed = new Map<number, PlacedField>();
   for (const each of fields) {
     const { id = 0, name = '', parentId } = decode(field, each, ['id', 'name', 'parentId']);
-    const parent = parentId === undefined ? undefined : Number(parentId);
-    const path = [...((parent !== undefined && paths.get(parent)) || []), name];
-    const isInGone = parent !== undefined && paths.has(parent) && !kept.has(parent);
-    paths.set(id, path);
+    const above = parentId === undefined ? undefined : placed.get(Number(parentId));
+    placed.set(id, { path: [...(above?.path ?? []), name], parent: above && Number(parentId) });
+  }
+  return placed;
+}
+
+/** Finds the ids of the fields that are not at these paths, nor in one that is. */
+function fieldsWithout(fields: readonly Uint8Array[], gone: ReadonlySet<string>): ReadonlySet<number> {
+  const kept = new Set<number>();
+  for (const [id, { path, parent }] of placesOf(fields)) {
+    const isInGone = parent !== undefined && !kept.has(parent);
     if (!isInGone && !gone.has(JSON.stringify(path))) kept.add(id);
   }
   return kept;

@@ -5,12 +5,20 @@
  * the earlier version, from a commit in between, or, after a compaction, from the fragments that became it. Which rows are left is
  * compared at the end alone. So what was inserted and deleted in between, and what a restore brought back, is no difference.
  *
+ * Where a column has the name of another one now, or another name, every row that is left is removed and new.
+ *
  * No changed row is left out: where no transaction says where the rows of a fragment come from, they are new, and the rows of a fragment
  * that is gone are removed.
  */
 import { dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { DeletionVector } from '../../../lance-format/deletion/deletion-vector.ts';
+import {
+  areFieldsMoved,
+  droppedFieldsIn,
+  type FieldPaths,
+  fieldPathsIn,
+} from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import { type Manifest, parseManifest, type StoredFragment } from '../../../lance-format/manifest/parse-manifest.ts';
 import { MalformedFile } from '../../../lance-format/protobuf.ts';
@@ -63,6 +71,7 @@ export async function rowsBetween(
 }
 
 interface WalkedVersion {
+  readonly paths: FieldPaths;
   readonly manifest: Manifest;
   readonly origins: ReadonlyMap<number, FragmentOrigin>;
 }
@@ -70,10 +79,12 @@ interface WalkedVersion {
 class VersionWalk {
   readonly #versionsFolder: string;
   readonly #fromNothing: boolean;
-  #first: Manifest | undefined;
+  #first: Pick<WalkedVersion, 'paths' | 'manifest'> | undefined;
   #last: (WalkedVersion & { readonly number: number }) | undefined;
   /** A restore brings fragments back, so each that was seen is kept. */
   readonly #known = new Map<string, FragmentOrigin>();
+  /** Fields of the first version whose values a compaction has left behind, since their column was dropped. Lance may give out their ids again. */
+  readonly #lost = new Set<number>();
 
   /** `fromNothing`: the earlier version has no rows. */
   constructor(versionsFolder: string, fromNothing: boolean) {
@@ -94,8 +105,10 @@ class VersionWalk {
       this.#known.set(identityOf(each), origin);
       origins.set(each.id, origin);
     }
-    this.#first ??= manifest;
-    this.#last = { manifest, origins, number: version };
+    const paths = fieldPathsIn(file.bytes);
+    this.#first ??= { paths: new Map([...droppedFieldsIn(file.bytes), ...paths]), manifest };
+    if (moved.size > 0) for (const id of this.#first.paths.keys()) if (!paths.has(id)) this.#lost.add(id);
+    this.#last = { paths, manifest, origins, number: version };
     return true;
   }
 
@@ -151,29 +164,40 @@ class VersionWalk {
 
   async difference(until: number): Promise<RowsBetween> {
     const { manifest, origins } = this.#last ?? noVersion();
-    const first = this.#first ?? manifest;
-    const earlier = new Map<number, EarlierFragment>();
-    for (const each of this.#fromNothing ? [] : first.fragments) {
-      earlier.set(each.id, new EarlierFragment(each, () => this.#deleted(first, each)));
-    }
+    const earlier = this.#earlierFragments();
     const added = new AddedRows();
+    const compared = { earlier: this.#isEachRowChanged() ? noFragments : earlier, added, until };
     for (const fragment of manifest.fragments) {
       const origin = origins.get(fragment.id) ?? noVersion();
-      if (origin.kind === 'new') {
-        added.addAll(fragment.id, origin.version, livingIn(fragment), this.#living(manifest, fragment));
-      } else if (origin.kind === 'before') {
-        const own = earlier.get(origin.fragment) ?? noVersion();
-        added.addEach(
-          fragment.id,
-          until,
-          own.compare(fragment, () => this.#deleted(manifest, fragment)),
-        );
-      } else await trace(fragment.id, origin, this.#deleted(manifest, fragment).living(), { earlier, added, until });
+      const own = origin.kind === 'before' ? compared.earlier.get(origin.fragment) : undefined;
+      if (origin.kind === 'moved') {
+        await trace(fragment.id, origin, this.#deleted(manifest, fragment).living(), compared);
+      } else if (own === undefined) {
+        const version = origin.kind === 'new' ? origin.version : until;
+        added.addAll(fragment.id, version, livingIn(fragment), this.#living(manifest, fragment));
+      } else {
+        const restored = own.compare(fragment, () => this.#deleted(manifest, fragment));
+        added.addEach(fragment.id, until, restored);
+      }
       await setImmediate();
     }
     return { removed: [...earlier.values()].flatMap((each) => each.removed()), added: [...added.fragments()] };
   }
+
+  #earlierFragments(): ReadonlyMap<number, EarlierFragment> {
+    if (this.#fromNothing) return noFragments;
+    const { manifest } = this.#first ?? noVersion();
+    const read = (each: StoredFragment) => new EarlierFragment(each, () => this.#deleted(manifest, each));
+    return new Map(manifest.fragments.map((each) => [each.id, read(each)]));
+  }
+
+  #isEachRowChanged(): boolean {
+    const [before, { paths }] = [this.#first?.paths ?? noVersion(), this.#last ?? noVersion()];
+    return areFieldsMoved(before, paths) || [...this.#lost].some((id) => paths.has(id));
+  }
 }
+
+const noFragments: ReadonlyMap<number, EarlierFragment> = new Map();
 
 interface Difference {
   readonly earlier: ReadonlyMap<number, EarlierFragment>;
