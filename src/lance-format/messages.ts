@@ -211,7 +211,7 @@ export const update = messageTable({
 });
 
 /** Changes the map of texts that the columns have together. */
-export const updateConfig = messageTable({ schemaMetadata: bytes(8) });
+export const updateConfig = messageTable({ config: bytes(6), schemaMetadata: bytes(8) });
 
 export const mapUpdate = messageTable({
   entries: repeated(bytes(1)),

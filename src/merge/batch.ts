@@ -27,6 +27,8 @@ export interface MergeOfRows extends Pick<WriteRequest, 'branch' | 'scope'> {
   readonly absent: readonly AbsentField[];
   /** Rows that are older than what has their key are left out. */
   readonly versionColumn: FieldPath | undefined;
+  /** Rows that delete the rows of their keys. No key is among `keys` too, and nothing but keys and versions counts of them. */
+  readonly marked?: MergeOfRows | undefined;
 }
 
 /** A merge that waits for the branch's lock. */
@@ -43,17 +45,17 @@ const maxBatchableRows = 10_000;
 
 /**
  * Equal for merges that may share a commit; undefined for one that is committed alone: merges that delete by source or
- * update under a filter (what a row becomes depends on the one before it), dictionary columns (a file holds each dictionary
- * once) and large sources.
+ * update under a filter (what a row becomes depends on the one before it), dictionary columns (a file holds each
+ * dictionary once) and large sources.
  */
 export function batchKey(request: MergeRequest): string | undefined {
-  const { spec, chunk, on, table, absent, versionColumn, transactionId, bounds } = request;
-  if (chunk.rows > maxBatchableRows || !canConcat([chunk])) return undefined;
+  const { spec, chunk, on, table, absent, versionColumn, marked, transactionId, bounds } = request;
+  if (Math.max(chunk.rows, marked?.chunk.rows ?? 0) > maxBatchableRows || !canConcat([chunk])) return undefined;
   if (spec.whenNotMatchedBySourceDelete !== false || typeof spec.whenMatchedUpdateAll !== 'boolean') return undefined;
   const { whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex } = spec;
   const flags = [whenMatchedUpdateAll, whenNotMatchedInsertAll, useIndex];
-  // Rows that are completed by what the table holds depend on the merge before. A write with bounds is committed alone.
-  const alone = absent.length === 0 && bounds === undefined ? undefined : transactionId;
+  // Rows that are completed by what the table holds, and tombstones of marked ones, depend on the merge before. A write with bounds is committed alone.
+  const alone = absent.length === 0 && marked === undefined && bounds === undefined ? undefined : transactionId;
   const paths = [...on, ...(versionColumn === undefined ? [] : [versionColumn])].map(({ segments }) => segments);
   return JSON.stringify([table.id, on.length, paths, flags, schemaFingerprint(chunk), alone]);
 }
@@ -119,7 +121,8 @@ export class Batch {
 
   /** Decides by what the table holds, which is read before it is merged. */
   get needsStored(): boolean {
-    return !this.isComplete || this.first.versionColumn !== undefined;
+    const { versionColumn, marked } = this.first;
+    return !this.isComplete || versionColumn !== undefined || marked !== undefined;
   }
 
   /** As `requireTime` of `write/write.ts`. */

@@ -54,9 +54,18 @@ export function requireFit(
   else checkColumnsFit(source, target);
 }
 
-/** Requires what `requireFit` does, and columns of versions that can be compared where a rule compares them. */
-export function requireAllFit(source: Schema, target: Schema, { rules, ...merged }: Merged): void {
-  requireFit(source, target, merged);
+/**
+ * Requires what `requireFit` does, and columns of versions that can be compared where a rule compares them. Rows that only delete
+ * `mayLackColumns`.
+ */
+export function requireAllFit(
+  source: Schema,
+  target: Schema,
+  { rules, ...merged }: Merged,
+  mayLackColumns = false,
+): void {
+  const flags = { ...merged.flags, ...(mayLackColumns && { whenNotMatchedInsertAll: false }) };
+  requireFit(source, target, { ...merged, flags });
   requireVersions(rules, source);
 }
 
@@ -76,9 +85,14 @@ function requireField(path: FieldPath, schema: Schema, where: 'table' | 'source'
  * Requires that the source fits the table, or extends it where it may. Answers how it does; undefined where the table has room for
  * it. A key is the same key afterwards: its column is there, and no integer of it becomes a float.
  */
-export function requireFitting(source: Schema, table: Schema, merged: Merged): SchemaExtension | undefined {
+export function requireFitting(
+  source: Schema,
+  table: Schema,
+  merged: Merged,
+  mayLackColumns = false,
+): SchemaExtension | undefined {
   if (!merged.rules.extends) {
-    requireAllFit(source, table, merged);
+    requireAllFit(source, table, merged, mayLackColumns);
     return undefined;
   }
   for (const path of merged.on) requireField(path, table, 'table');

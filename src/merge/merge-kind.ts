@@ -4,7 +4,8 @@
  */
 import type { Datasets } from '../engine/port/engine.ts';
 import { isMade } from '../engine/port/refusal.ts';
-import { addressOf } from '../engine/port/row-address.ts';
+import { addressOf, placeOf } from '../engine/port/row-address.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { principalKey } from '../kernel/request-scope.ts';
 import type { Some } from '../kernel/some.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
@@ -18,14 +19,22 @@ import {
   type WriteKind,
   type WriteTotals,
 } from '../write/write.ts';
-import { Batch, type MergeRequest } from './batch.ts';
+import { Batch, type MergeOfRows, type MergeRequest } from './batch.ts';
+import { BranchTombstones } from './branch-tombstones.ts';
 import { completeBatch } from './completed-batch.ts';
 import type { FoundRows, KeyIndex } from './key-index/key-index.ts';
 import { KeyIndexLoader, type KeyIndexLoaderDeps } from './key-index/key-index-loader.ts';
-import { type ReadColumns, soughtKeys } from './key-index/key-lookup.ts';
+import { addressesByKey, type ReadColumns, soughtKeys } from './key-index/key-lookup.ts';
 import { newestRows, readVersions } from './newest-rows.ts';
 import { ByRowAddress } from './strategy/by-row-address.ts';
 import { InShadow } from './strategy/in-shadow.ts';
+import type { RowsToDelete } from './strategy/strategy.ts';
+import { deletedBy, type Tombstones } from './tombstones.ts';
+
+interface MarkedDeletion extends RowsToDelete {
+  readonly tombstones: Tombstones | undefined;
+  readonly numStaleRows: number;
+}
 
 export class MergeKind implements WriteKind<MergeRequest> {
   readonly canFollow = true;
@@ -33,8 +42,12 @@ export class MergeKind implements WriteKind<MergeRequest> {
   readonly #keyIndex: KeyIndexLoader;
   readonly #byRowAddress: ByRowAddress;
   readonly #inShadow: InShadow;
+  readonly #clock: Clock;
+  readonly #tombstones: BranchTombstones;
 
-  constructor(deps: KeyIndexLoaderDeps & { readonly engine: Datasets }) {
+  constructor(deps: KeyIndexLoaderDeps & { readonly engine: Datasets; readonly clock: Clock }) {
+    this.#clock = deps.clock;
+    this.#tombstones = new BranchTombstones(deps.clock);
     this.#hasher = deps.keyHasher;
     this.#keyIndex = new KeyIndexLoader(deps);
     this.#byRowAddress = new ByRowAddress(this.#keyIndex);
@@ -55,19 +68,25 @@ export class MergeKind implements WriteKind<MergeRequest> {
         if (!sent.needsStored) return this.#telling(requests, undefined, head, (to) => this.#merge(sent, to));
         if (head.turn?.follows !== undefined) return 'overtaken'; // what it follows cannot be read yet
         batch.discard();
-        const { batch: newest, numStaleRows, found } = await this.#newest(sent, head);
+        const tombstones = await this.#tombstones.at(head, sent.first);
+        const { batch: newest, numStaleRows, found } = await this.#newest(sent, head, tombstones);
         batch = await this.#completed(newest, head);
-        return this.#telling(requests, numStaleRows, head, (to) => this.#merge(batch, to, found));
+        const { marked } = sent.first;
+        const deletion = marked && (await this.#deletion(marked, head, tombstones));
+        const stale = numStaleRows?.map((rows) => rows + (deletion?.numStaleRows ?? 0));
+        const made = await this.#telling(requests, stale, head, (to) => this.#merge(batch, to, found, deletion));
+        if (made !== 'overtaken') this.#tombstones.made(head, made.version, deletion?.tombstones);
+        return made;
       },
       discard: () => batch.discard(),
     };
   }
 
   /** Versions that the key index does not know are read. */
-  async #newest(sent: Batch, head: Head) {
+  async #newest(sent: Batch, head: Head, tombstones: Tombstones | undefined) {
     const { versionColumn } = sent.first;
     if (versionColumn === undefined || sent.numRows === 0)
-      return { batch: sent, numStaleRows: undefined, found: undefined };
+      return { batch: sent, numStaleRows: sent.requests.map(() => 0), found: undefined };
     const index = await this.#indexFor(sent, head);
     const found = index?.find(sent.keys, versionColumn);
     const versions = new Map(found?.versions);
@@ -76,7 +95,21 @@ export class MergeKind implements WriteKind<MergeRequest> {
       if (found !== undefined) index?.learnVersions(sent.keys, found, read);
       for (const [key, version] of read) versions.set(key, version);
     }
-    return { ...(await newestRows(sent, versionColumn, versions)), found };
+    const deleted = deletedBy(tombstones, this.#clock.nowMs());
+    return { ...(await newestRows(sent, versionColumn, versions, deleted)), found };
+  }
+
+  /** What marked rows do: none of them is older than what has its key. A row without a key deletes nothing. */
+  async #deletion(marked: MergeOfRows, head: Head, tombstones: Tombstones | undefined): Promise<MarkedDeletion> {
+    const sent = new Batch([marked], true, this.#hasher);
+    const { batch, numStaleRows } = await this.#newest(sent, head, tombstones);
+    const found = (await this.#indexFor(batch, head))?.find(batch.keys);
+    const rows =
+      found === undefined
+        ? [...(await addressesByKey(head.dataset, soughtKeys(batch))).values()].flat().map(placeOf)
+        : [...found.rows.values(), ...[...found.surplus.values()].flat()];
+    const kept = tombstones && this.#tombstones.with(tombstones, batch.first);
+    return { rows, tombstones: kept, settings: kept?.settings, numStaleRows: numStaleRows[0] ?? 0 };
   }
 
   async #completed(batch: Batch, head: Head): Promise<Batch> {
@@ -127,13 +160,18 @@ export class MergeKind implements WriteKind<MergeRequest> {
     };
   }
 
-  async #merge(batch: Batch, head: Head, found?: FoundRows): Promise<Committed | 'overtaken'> {
-    if (batch.changesNothing) return unchanged(batch.requests, head);
+  async #merge(
+    batch: Batch,
+    head: Head,
+    found?: FoundRows,
+    deletion?: MarkedDeletion,
+  ): Promise<Committed | 'overtaken'> {
+    if (batch.changesNothing && deletion === undefined) return unchanged(batch.requests, head);
     const startMs = performance.now();
-    const direct = await this.#byRowAddress.merge(batch, head, found);
+    const direct = await this.#byRowAddress.merge(batch, head, { known: found, deletion });
     if (isMade(direct)) return direct;
     if (head.turn?.follows !== undefined) return 'overtaken'; // a shadow is of a version that is there
-    const outcome = direct === 'overtaken' ? direct : await this.#inShadow.merge(batch, head);
+    const outcome = direct === 'overtaken' ? direct : await this.#inShadow.merge(batch, head, deletion);
     const engineMs = performance.now() - startMs;
     const didWithout = () => this.#byRowAddress.didWithout(batch, head, engineMs);
     if (outcome !== 'overtaken') return { ...outcome, count: () => countWhile(didWithout, outcome) };

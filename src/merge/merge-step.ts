@@ -10,7 +10,9 @@ import type { ChangeLimits } from '../engine/port/change-limits.ts';
 import type { TableColumns } from '../engine/port/column-view.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
+import type { Clock } from '../kernel/clock.ts';
 import type { ToldOfColumns } from '../kernel/column-changes.ts';
+import { invalidInput } from '../kernel/errors.ts';
 import type { BranchName, Properties } from '../kernel/ids.ts';
 import { InvalidRows } from '../kernel/invalid-rows.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
@@ -24,12 +26,14 @@ import type { MergeRowsCommand } from './merge-command.ts';
 import { newestRows, readVersions } from './newest-rows.ts';
 import { type RowRules, readSourceKeys, rulesOf } from './row-rules.ts';
 import { mergeAsStep } from './strategy/in-shadow.ts';
+import { deletedBy, Tombstones } from './tombstones.ts';
 
 type AskedMerge = Pick<MergeRowsCommand, 'on' | 'flags' | 'rules'>;
 
 export interface MergeStepDeps {
   readonly engine: Datasets;
   readonly keyHasher: KeyHasher;
+  readonly clock: Clock;
   readonly branch: BranchName | undefined;
   /** Of the table. */
   readonly properties: Properties;
@@ -81,7 +85,9 @@ export class MergeStep implements ComputedStep {
 
   #rulesAt(schema: Schema): RowRules {
     const { rules, flags } = this.#asked;
-    return rulesOf(rules, flags, this.#deps.properties, schema.metadata);
+    const found = rulesOf(rules, flags, this.#deps.properties, schema.metadata);
+    if (found.tombstone === undefined) return found;
+    throw invalidInput('tombstone: a merge in a transact has no marked rows; send an empty tombstone to do without');
   }
 
   #requireFit(table: Schema, rules: RowRules): SchemaExtension | undefined {
@@ -112,7 +118,12 @@ export class MergeStep implements ComputedStep {
     const { batch: newest, numStaleRows } =
       versionColumn === undefined
         ? { batch: sent }
-        : await newestRows(sent, versionColumn, await readVersions(sent, versionColumn, read));
+        : await newestRows(
+            sent,
+            versionColumn,
+            await readVersions(sent, versionColumn, read),
+            deletedBy(Tombstones.of(shadow.settings()), this.#deps.clock.nowMs()),
+          );
     const said = { ...told, ...(numStaleRows && { numStaleRows: numStaleRows[0] ?? 0 }) };
     if (newest.changesNothing) return { ...nothing, ...said };
     const batch = await completeBatch(newest, read);

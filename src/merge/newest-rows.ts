@@ -21,13 +21,34 @@ interface NewestRows {
   readonly numStaleRows: readonly number[];
 }
 
+/** Returns what finds the version of the tombstone of a row's key; undefined where there are none. */
+export type DeletedVersions = (
+  merge: MergeOfRows,
+  versionColumn: FieldPath,
+) => ((row: number) => OrderedValue) | undefined;
+
+interface KnownVersions {
+  readonly versionColumn: FieldPath;
+  readonly standing: Versions;
+  readonly deleted: DeletedVersions;
+}
+
 /** The versions of rows, by the numbers of their keys: a key that is not among them has no row. */
 type Versions = Map<number, OrderedValue>;
 
-/** `standing` are those of the table, and then those that the merges leave. Throws `FaultyPart` for a merge whose values are malformed. */
-export async function newestRows(sent: Batch, versionColumn: FieldPath, standing: Versions): Promise<NewestRows> {
+/**
+ * `standing` are those of the table, and then those that the merges leave; `deleted` gives those of rows that are not there by their
+ * tombstones. Throws `FaultyPart` for a merge whose values are malformed.
+ */
+export async function newestRows(
+  sent: Batch,
+  versionColumn: FieldPath,
+  standing: Versions,
+  deleted: DeletedVersions = () => undefined,
+): Promise<NewestRows> {
   const newest: MergeOfRows[] = [];
-  for (const each of sent.requests.entries()) newest.push(await withoutStale(sent, each, versionColumn, standing));
+  const known = { versionColumn, standing, deleted };
+  for (const each of sent.requests.entries()) newest.push(await withoutStale(sent, each, known));
   const numStaleRows = paired(sent.requests, newest).map(([{ chunk: all }, { chunk: kept }]) => all.rows - kept.rows);
   const isSame = numStaleRows.every((rows) => rows === 0);
   return { batch: isSame || !isSome(newest) ? sent : new Batch(newest, sent.isByKeys, sent.hasher), numStaleRows };
@@ -37,18 +58,19 @@ export async function newestRows(sent: Batch, versionColumn: FieldPath, standing
 async function withoutStale(
   batch: Batch,
   [request, merge]: readonly [number, MergeOfRows],
-  versionColumn: FieldPath,
-  standing: Versions,
+  { versionColumn, standing, deleted }: KnownVersions,
 ): Promise<MergeOfRows> {
   try {
     const versionAt = orderedValues(readKeyColumn(merge.chunk, versionColumn, 'version'));
     const keep = new Uint8Array(merge.chunk.rows).fill(1);
+    const deletedAt = deleted(merge, versionColumn);
+    const newestKnown = (key: number, row: number) => (standing.has(key) ? standing.get(key) : deletedAt?.(row));
     for (const [row, key] of batch.keyOf(request).entries()) {
       if (row % sliceRows === sliceRows - 1) await setImmediate();
       if (key === -1) continue;
       const version = versionAt(row);
       const isThere = standing.has(key);
-      if (isThere && isOlder(version, standing.get(key))) keep[row] = 0;
+      if (isOlder(version, newestKnown(key, row))) keep[row] = 0;
       else if (isThere ? batch.updates : batch.inserts) standing.set(key, version);
     }
     if (!keep.includes(0)) return merge;

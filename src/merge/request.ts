@@ -15,8 +15,8 @@ import type { BranchHead, Snapshot } from '../engine/port/dataset.ts';
 import type { Datasets } from '../engine/port/engine.ts';
 import { type Idempotency, type Keyed, keyedAnswer, type Replayable } from '../idempotency/idempotency.ts';
 import { outcomeOf } from '../idempotency/noted-outcomes.ts';
-import { type NewId, newTransactionId } from '../kernel/clock.ts';
-import { LancegateError } from '../kernel/errors.ts';
+import { type Clock, type NewId, newTransactionId } from '../kernel/clock.ts';
+import { invalidInput, LancegateError } from '../kernel/errors.ts';
 import { showTable } from '../kernel/ids.ts';
 import { InvalidRows } from '../kernel/invalid-rows.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
@@ -37,9 +37,10 @@ import type { TableWriter } from '../write/table-writer.ts';
 import { batchKey, type MergeRequest } from './batch.ts';
 import { fieldsToKeep } from './completed-batch.ts';
 import { requireAllFit, requireFewNested, requireFitting, requireStorable, toldOf } from './fitting-source.ts';
+import { columnsToRead, columnsToWrite, mergeOfMarked, type SplitSource, splitSource } from './marked-source.ts';
 import type { MergeRowsCommand, MergeRowsResult } from './merge-command.ts';
 import { type MergeSource, MergeStep } from './merge-step.ts';
-import { type KeyedRows, type Merged, type RowRules, readSourceKeys, rulesOf } from './row-rules.ts';
+import { type KeyedRows, type Merged, type RowRules, readSourceKeys, requireMarks, rulesOf } from './row-rules.ts';
 
 export function mergeRows(deps: MergeRowsDeps) {
   const merging = new MergeRows(deps);
@@ -50,10 +51,12 @@ export function mergeRows(deps: MergeRowsDeps) {
 /** A source that was received, fits its table and whose keys are in order. */
 interface ReadySource extends KeyedRows, Taking<RowRules> {
   readonly keyed: KeyedRequest | undefined;
+  /** Of a source with a column of marks. */
+  readonly split?: SplitSource | undefined;
 }
 
 /** What was received of a source. */
-type MergeReceived = Pick<ReadySource, 'chunk' | 'rules' | 'invalid'>;
+type MergeReceived = Pick<ReadySource, 'chunk' | 'rules' | 'invalid' | 'split'>;
 
 interface FittingSource extends ReadySource {
   /** The fields of the table's structs that the client did not send. */
@@ -78,6 +81,7 @@ interface MergeRowsDeps {
   readonly maker: TableMaker;
   readonly locks: TableLocks;
   readonly newId: NewId;
+  readonly clock: Clock;
   readonly keyHasher: KeyHasher;
   readonly metrics: Metrics;
 }
@@ -146,7 +150,10 @@ class MergeRows {
     return this.#deps.metrics.writeStage('receive', async () => {
       const rulesFor = (table: Schema) => rulesOf(asked, flags, properties, table.metadata);
       const known = rulesFor((await fittingSchema(dataset, rulesFor)).schema);
-      await source.readFor(() => dataset.columns(), known.extends);
+      await source.readFor(async () => {
+        const { schema: table } = await dataset.columns();
+        return { schema: columnsToRead(table, known) };
+      }, known.extends);
       const invalid = leftOutOf(source, known.invalid);
       const schema = await source.schema();
       const by = JSON.stringify([on, flags, asked]);
@@ -154,8 +161,10 @@ class MergeRows {
         const known = this.#fits.get(schema);
         if (known?.table === table && known.by === by) return known;
         const rules = rulesFor(table);
-        const extension = requireFitting(schema, table, { on, flags, rules });
-        const fit = { table, by, rules, extension, absent: fieldsToKeep(schema, table, flags) };
+        requireMarks({ on, rules }, schema);
+        const written = columnsToWrite(schema, table, rules);
+        const extension = requireFitting(written, table, { on, flags, rules }, rules.tombstone !== undefined);
+        const fit = { table, by, rules, extension, absent: fieldsToKeep(written, table, flags) };
         this.#fits.set(schema, fit);
         return fit;
       };
@@ -168,6 +177,20 @@ class MergeRows {
       if (isWider) requireActions(extension, requireAction);
       const after = isWider ? extension.schema : table.schema;
       const nullBytes = nullBytesPerRow(schema, after);
+      if (rules.tombstone !== undefined) {
+        const whole = await source.whole(nullBytes);
+        const split = await splitSource(
+          whole,
+          { ...{ on, flags, rules, invalid }, table: after },
+          this.#deps.keyHasher,
+        );
+        const { unmarked } = split;
+        requireSplitFit(split, after, { on, flags, rules }, invalid);
+        const { metadata } = table.schema;
+        const sent = { chunk: unmarked, nullBytesPerRow: nullBytes, invalid, metadata };
+        const chunk = joinBatches(fitRows(unmarked, table.schema, table.file));
+        return { chunk, sent, isWider, checked: table.schema, absent, rules, invalid, split };
+      }
       const whole = withoutUnallowedNulls(await source.whole(nullBytes), after, invalid);
       const { metadata } = table.schema;
       const left = invalid && InvalidRows.of(invalid.report());
@@ -184,24 +207,37 @@ class MergeRows {
       const { schema, rules, invalid } = await rulesOfFirst(source, (metadata) =>
         rulesOf(asked, flags, properties, metadata),
       );
-      requireStorable(schema, on, rules);
-      const chunk = validRows(await source.whole(), on, rules, invalid);
+      requireMarks({ on, rules }, schema);
+      const written = columnsToWrite(schema, { ...schema, fields: [] }, rules);
+      requireStorable(written, on, rules);
+      const sent = await source.whole();
+      if (rules.tombstone !== undefined) {
+        const split = await splitSource(sent, { on, flags, rules, table: written, invalid }, this.#deps.keyHasher);
+        if (split.marked.rows > 0)
+          throw invalidInput(
+            'tombstone: the table has no rows yet that marked ones could delete: send the others first',
+          );
+        requireFewInvalid(rules.invalid, invalid, split.unmarked.rows + split.numDuplicateRows);
+        return { chunk: joinBatches(split.unmarked), rules, invalid, split };
+      }
+      const chunk = validRows(sent, on, rules, invalid);
       return { chunk, rules, invalid };
     });
   }
 
   #check(
-    { chunk, rules, invalid }: MergeReceived,
+    { chunk, rules, invalid, split }: MergeReceived,
     merged: Omit<Merged, 'rules'>,
     keyed: Keyed | undefined,
   ): Promise<ReadySource> {
     return this.#deps.metrics.writeStage('check', async () => {
       const rows = await readSourceKeys(chunk, { ...merged, rules }, this.#deps.keyHasher);
-      return { ...rows, rules, invalid, keyed: await keyed?.request() };
+      const numDuplicateRows = rows.numDuplicateRows + (split?.numDuplicateRows ?? 0);
+      return { ...rows, numDuplicateRows, rules, invalid, split, keyed: await keyed?.request() };
     });
   }
 
-  #submit(
+  async #submit(
     table: TableRecord,
     { branch, on, flags, useIndex, bounds: asked }: MergeRowsCommand,
     source: FittingSource,
@@ -210,10 +246,11 @@ class MergeRows {
     const { access, writer, newId, metrics } = this.#deps;
     const { chunk, keys, digests, keyed, checked, absent, rules } = source;
     requireFewNested(chunk, on);
+    if (source.split !== undefined) requireFewNested(source.split.marked, on);
     const transactionId = newTransactionId(newId);
     const spec = { ...flags, useIndex };
     const { properties } = table;
-    const deletes = flags.whenNotMatchedBySourceDelete !== false;
+    const deletes = flags.whenNotMatchedBySourceDelete !== false || rules.tombstone !== undefined;
     const bounds = writeBounds(asked, deletes ? { properties, metadata: checked.metadata } : undefined);
     const write = {
       kind: 'merge',
@@ -227,8 +264,12 @@ class MergeRows {
     } as const;
     const { versionColumn } = rules;
     const told = toldOf(source);
-    const fit = fitOf(chunk, checked, (rows, now) => requireAllFit(rows, now, { on, flags, rules }));
-    const request: MergeRequest = { ...write, on, spec, chunk, keys, digests, absent, fit, versionColumn, told };
+    const fit = fitOf(chunk, checked, (rows, now) => requireAllFit(rows, now, { on, flags, rules }, chunk.rows === 0));
+    const marked =
+      source.split &&
+      (await mergeOfMarked(source.split, { branch, scope, on, spec, versionColumn }, this.#deps.keyHasher));
+    const merge = { on, spec, chunk, keys, digests, absent, versionColumn, marked };
+    const request: MergeRequest = { ...write, ...merge, fit, told };
     return access.onFilesOf(table, async () => {
       const counts = await writer.write(request, { batchKey: batchKey(request), size: chunk });
       const { numInsertedRows: inserted, numUpdatedRows: updated, numDeletedRows: deleted } = counts;
@@ -330,6 +371,17 @@ function validRows(
   const chunk = joinBatches(keyRequired ? withRequiredKeys(sent, on, invalid) : sent);
   requireFewInvalid(rules, invalid, chunk.rows);
   return chunk;
+}
+
+/** Only marked rows may lack columns of the table. */
+function requireSplitFit(
+  { unmarked, marked, numDuplicateRows }: SplitSource,
+  table: Schema,
+  merged: Merged & { readonly rules: RowRules },
+  invalid: InvalidRows | undefined,
+): void {
+  requireFewInvalid(merged.rules.invalid, invalid, unmarked.rows + numDuplicateRows + marked.rows);
+  if (unmarked.rows > 0) requireAllFit(unmarked.schema, table, merged);
 }
 
 /** A key is there once in a table that is made, whatever the merge does. */

@@ -15,6 +15,8 @@ export interface RowRules extends StandingInvalidRules {
   readonly onDuplicate: (typeof rowsThatStay)[number] | 'newest';
   /** Of rows with one key the one with the greatest value is the newest, and an older one changes nothing. */
   readonly versionColumn: FieldPath | undefined;
+  /** A row of the source with a mark in this column deletes the row of its key. */
+  readonly tombstone: string | undefined;
   /** A row with NULL in its key is invalid. */
   readonly keyRequired: boolean;
 }
@@ -39,8 +41,16 @@ export function readRules(
   const onDuplicate = rowsThatStay.find((each) => each === asked);
   if (asked !== undefined && onDuplicate === undefined)
     throw invalidInput(`${shown('on_duplicate')}: expected one of ${rowsThatStay.join(', ')}`);
-  const invalid = readInvalidRules(texts, shown);
-  const said = { invalid, extends: readSchemaMode(texts, shown), keyRequired: readKeyRequired(texts, shown) };
+  const said = {
+    tombstone: texts.tombstone ? readTombstone(texts.tombstone, flags, shown('tombstone')) : undefined,
+    invalid: readInvalidRules(texts, shown),
+    extends: readSchemaMode(texts, shown),
+    keyRequired: readKeyRequired(texts, shown),
+  };
+  if (said.tombstone !== undefined && said.extends)
+    throw invalidInput(
+      `${shown('tombstone')}: a source with marks does not extend the table; send an empty schema or an empty tombstone`,
+    );
   if (said.invalid.isReported && flags.whenNotMatchedBySourceDelete !== false)
     throw invalidInput(
       `${shown('on_invalid')}: a merge that deletes by source would delete what its invalid rows stand for; send an empty on_invalid to do without`,
@@ -63,6 +73,37 @@ function readKeyRequired({ key_required: text }: RuleTexts, shown: ShownRule): b
   if (text && !isTrue && !/^(?:false|0)$/i.test(text))
     throw invalidInput(`${shown('key_required')}: expected true or false`);
   return isTrue;
+}
+
+/** A deletion is a change of a row that is there, so a merge that does not change such rows has none. */
+function readTombstone(text: string, flags: MergeFlags, name: string): string {
+  const { segments } = parseFieldPath(text, name);
+  const [column = ''] = segments;
+  const without = `send an empty tombstone to do without`;
+  if (segments.length > 1) throw invalidInput(`${name}: the mark is a column of its own, not a field of a struct`);
+  if (flags.whenNotMatchedBySourceDelete !== false)
+    throw invalidInput(`${name}: a merge that deletes by source has no marks; ${without}`);
+  if (flags.whenMatchedUpdateAll !== true)
+    throw invalidInput(
+      `${name}: marked rows delete, so when_matched_update_all has to be true and without a filter; ${without}`,
+    );
+  return column;
+}
+
+/** Throws `TableColumnNotFound` where the source has no such column, and `InvalidInput` where it is one of the key or the version. */
+export function requireMarks(
+  { on, rules: { tombstone, versionColumn } }: Pick<Merged, 'on' | 'rules'>,
+  source: Schema,
+): void {
+  if (tombstone === undefined) return;
+  if (!source.fields.some(({ name }) => name === tombstone))
+    throw new LancegateError(
+      'TableColumnNotFound',
+      `tombstone: the source has no column ${formatFieldPath({ segments: [tombstone] })}, which marks rows that delete`,
+    );
+  const others = versionColumn === undefined ? on : [...on, versionColumn];
+  if (others.some(({ segments }) => segments[0] === tombstone))
+    throw invalidInput('tombstone: the mark cannot be in the key or the version_column');
 }
 
 const orderedKinds: readonly DataType['kind'][] = [
@@ -97,7 +138,7 @@ export interface KeyedRows extends DistinctKeys {
 export interface Merged {
   readonly on: readonly FieldPath[];
   readonly flags: MergeFlags;
-  readonly rules: Pick<RowRules, 'onDuplicate' | 'versionColumn' | 'extends'>;
+  readonly rules: Pick<RowRules, 'onDuplicate' | 'versionColumn' | 'tombstone' | 'extends'>;
 }
 
 /**

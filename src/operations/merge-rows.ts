@@ -35,7 +35,10 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
     readRules(parameters.rules, parameters.flags);
     return { ...parameters, bounds: notedBounds({ query, headers, context }) };
   },
-  furtherActions: ({ flags }) => (flags.whenNotMatchedBySourceDelete === false ? [] : ['DeleteFromTableBySource']),
+  furtherActions: ({ flags, rules }) => [
+    ...(flags.whenNotMatchedBySourceDelete === false ? [] : (['DeleteFromTableBySource'] as const)),
+    ...(rules.tombstone ? (['DeleteFromTable'] as const) : []),
+  ],
   mode: ({ flags }) => mergeMode(flags),
   async answer(operation, { table, branch, parameters, source, idempotency, scope, requireAction }) {
     const command = { table, branch, ...parameters, source, idempotency, requireAction };

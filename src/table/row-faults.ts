@@ -62,16 +62,21 @@ function readMost(text: string, name: string): InvalidRules['most'] {
 
 /**
  * Leaves out the rows that hold NULL where the table allows none. Otherwise whoever lays the rows out or stores them refuses
- * them. So many rows of the source were kept `before`.
+ * them. So many rows of the source were kept `before`. Some `mayHaveNulls`.
  */
 export function withoutUnallowedNulls(
   chunk: IpcChunk,
   table: Schema,
   invalid: InvalidRows | undefined,
   before = 0,
+  mayHaveNulls: (row: number) => boolean = () => false,
 ): IpcChunk {
   if (invalid === undefined) return chunk;
-  return leavingOut(chunk, invalid, (found) => findUnallowedNulls(chunk, table, found), before);
+  const find = (found: (row: number, reason: string) => void) =>
+    findUnallowedNulls(chunk, table, (row, reason) => {
+      if (!mayHaveNulls(row)) found(row, reason);
+    });
+  return leavingOut(chunk, invalid, find, before);
 }
 
 /** Leaves out the rows that have NULL in their key, or refuses all where `invalid` is not there. */

@@ -11,7 +11,11 @@ import type { Properties } from '../kernel/ids.ts';
 export const invalidRuleNames = ['on_invalid', 'max_invalid', 'schema'] as const;
 
 /** How rows are taken that come twice or late, break a rule or have more columns than the table; all are of merges. */
-export const ruleNames = ['on_duplicate', 'version_column', ...invalidRuleNames, 'key_required'] as const;
+export const ruleNames = [
+  ...(['on_duplicate', 'version_column', 'tombstone'] as const),
+  ...invalidRuleNames,
+  'key_required',
+] as const;
 export type RuleName = (typeof ruleNames)[number];
 export type RuleTexts = Readonly<Partial<Record<RuleName, string>>>;
 

@@ -65,6 +65,13 @@ export const mergeParameters = {
       examples: ['updated_at'],
     }),
   ),
+  tombstone: Type.Optional(
+    Type.String({
+      description:
+        'A row with true in this column, or with any value if it is no Boolean, deletes the row of its key; with `version_column`, older rows of the key stay away for 7 days.',
+      examples: ['deleted'],
+    }),
+  ),
   ...invalidParameters,
   key_required: flag('A row with NULL in its key is invalid.'),
   use_index: flag('`false` forbids to look keys up in an index.'),

@@ -201,7 +201,7 @@ export class Stage {
       recoveryMarks: new RecoveryMarks({ catalog, engine, ...(owners && { owners }) }),
       logger,
       observer: { committed: () => undefined },
-      openKinds: () => kindsOf(new MergeKind({ engine, logger, keyBudget: stage.keyBudget, keyHasher })),
+      openKinds: () => kindsOf(new MergeKind({ engine, logger, keyBudget: stage.keyBudget, keyHasher, clock })),
       maxWaiting: 1_000,
       maxIdle: 10,
       clock,

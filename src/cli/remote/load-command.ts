@@ -33,6 +33,10 @@ const options = {
     flag: 'version-column',
     doc: 'With --on: of the rows with one key, in the files and the table, the one with the greatest value in this column stays.',
   }),
+  tombstone: optional(text, {
+    flag: 'tombstone',
+    doc: 'With --on: a row with true in this column, or with any value if it is no Boolean, deletes the row of its key. With --version-column older rows of the key stay away for 7 days.',
+  }),
   append: withDefault(boolean, { flag: 'append', default: 'false', doc: 'Add all rows, whatever is in the table.' }),
   replace: withDefault(boolean, {
     flag: 'replace',
@@ -95,14 +99,15 @@ export const loadCommand = commandOf(
   },
 );
 
-function modeOf({ on, onDuplicate, versionColumn, append, replace }: GivenToLoad): LoadMode {
+function modeOf({ on, onDuplicate, versionColumn, tombstone, append, replace }: GivenToLoad): LoadMode {
   const rules: RuleTexts = {
     ...(onDuplicate !== undefined && { on_duplicate: onDuplicate }),
     ...(versionColumn !== undefined && { version_column: versionColumn }),
+    ...(tombstone !== undefined && { tombstone }),
   };
   if (on === undefined && Object.keys(rules).length > 0)
     throw new UsageError([
-      '--on-duplicate and --version-column need --on COLUMN: without a key no row replaces another',
+      '--on-duplicate, --version-column and --tombstone need --on COLUMN: without a key no row replaces another',
     ]);
   const modes: readonly (LoadMode | false | undefined)[] = [
     on && { kind: 'upsert', on, rules },

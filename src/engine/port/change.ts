@@ -1,5 +1,6 @@
 /** The changes that the engine makes of a branch, one at a time. They are data: a reader process runs them. */
 import type { CheckedSql } from '../../kernel/checked-sql.ts';
+import type { Properties } from '../../kernel/ids.ts';
 import type { MergeSpec } from './merge-spec.ts';
 import type { RowAddressSql } from './row-address.ts';
 
@@ -79,6 +80,8 @@ export type ManifestChange =
   | { readonly kind: 'restore'; readonly version: number }
   /** The entries are all that the schema has afterwards. */
   | { readonly kind: 'schema metadata'; readonly metadata: Readonly<Record<string, string>> }
+  /** The table configuration has them beside the others that it has. */
+  | { readonly kind: 'settings'; readonly settings: Properties }
   | ProposedManifest
   | Fence;
 

@@ -120,12 +120,13 @@ export interface HeadCommits {
   prepareRows(rows: NewRows): PreparedRows;
   /**
    * Commits one version without the rows at `addresses` and with those of the file, all or nothing. The dataset must be at the
-   * version of `tracked`, which is at the new one afterwards; or `tracked` at the version that the turn follows.
+   * version of `tracked`, which is at the new one afterwards; or `tracked` at the version that the turn follows. Without rows, some
+   * are only deleted.
    */
   replaceRows(
     tracked: LiveRows,
     addresses: Iterable<RowAddress>,
-    rows: NewRows,
+    rows: NewRows | undefined,
     options?: ReplaceOptions,
   ): Promise<Replacing>;
   /**
@@ -171,6 +172,8 @@ export interface RowsBetween {
 
 /** What earlier commits did, and left. */
 export interface History {
+  /** The table configuration of a version; undefined where that is not there. */
+  settingsOf(version: number): Promise<Properties | undefined>;
   /**
    * The addresses of the rows that the commit of `version` removed, updated ones included; or of those it added, in new
    * fragments. Reads two manifests and deletion vectors; undefined where that is not possible.

@@ -86,6 +86,10 @@ export interface ReplaceOptions {
   readonly updated?: () => Iterable<RowAddress | undefined>;
   /** What its transaction says besides, for `transactionOf`. */
   readonly properties?: Properties | undefined;
+  /** The table configuration of the version has them beside the others that it has. */
+  readonly settings?: Properties | undefined;
+  /** As of `Shadow.commit`. */
+  readonly takesAway?: boolean | undefined;
   readonly turn?: CommitTurn | undefined;
 }
 

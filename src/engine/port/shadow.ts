@@ -31,6 +31,8 @@ export interface Shadow extends ShadowRows {
   readonly baseVersion: number;
   /** False where each step commits to the branch itself. */
   readonly isPrivate: boolean;
+  /** The table configuration of the base version. */
+  settings(): Properties;
   /** `file` where the step has one. Past its time it throws `TimedOut`. It runs in a reader process (`ReaderDied`). */
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals>;
   /** Returns how many rows it deleted. */
@@ -39,12 +41,13 @@ export interface Shadow extends ShadowRows {
    * At least one step must have changed something. `overtaken`: another program has committed since `baseVersion`; nothing is
    * written, and the work is to be done again in a new shadow. `requireTime` throws where the time for it is over; it is not
    * asked where the steps are committed already. `properties`: see `HeadCommits`. `takesAway`: whether the state before stays as history,
-   * where that does not follow from the operation.
+   * where that does not follow from the operation. `settings`: see `ReplaceOptions`, for a private shadow.
    */
   commit(
     requireTime?: () => void,
     properties?: Properties,
     takesAway?: boolean,
+    settings?: Properties,
   ): Promise<{ readonly version: number } | 'overtaken'>;
   /** Harmless when repeated, and after `commit`. */
   discard(): void;

@@ -77,6 +77,16 @@ export function schemaMetadataVersion(
   );
 }
 
+/** Makes the version after `head` with the settings of the identity, and nothing else. */
+export function settingsVersion(head: Buffer, identity: VersionIdentity): NewVersion {
+  const { message, indexes } = sectionsOf(head);
+  const { version: readVersion } = requireReplaceable(message, indexes);
+  const entries = entriesOf(identity.settings ?? {});
+  const update = encode(updateConfig, { config: encode(mapUpdate, { entries }) });
+  const recorded = encode(transaction, { readVersion, uuid: identity.transactionId, updateConfig: update });
+  return versionAfter({ message, readVersion, like: head }, {}, { indexes, transaction: recorded }, identity);
+}
+
 /**
  * Makes the manifest of a new branch with its indexes where they are; undefined if it says so already. Lance looks for all of them in the
  * folder of `parent`, also for those that the parent itself has from the branch that it started from. (The ids of base paths are the

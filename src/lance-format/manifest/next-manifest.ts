@@ -25,6 +25,7 @@ import { type Decoded, decode, edit, editEach, encode, fieldsIn, MalformedFile }
 import { followingRows } from './index-coverage.ts';
 import { fragmentId, manifestFileOf, sectionsOf, timestampOf } from './parse-manifest.ts';
 import {
+  configurationFlag,
   deletionFilesFlag,
   hasPrimaryKey,
   NotReplaceable,
@@ -41,6 +42,8 @@ export interface VersionIdentity {
   readonly committedAtMs: number;
   /** Its transaction says them besides. */
   readonly properties?: Readonly<Record<string, string>> | undefined;
+  /** The version has them in its table configuration, beside those of the version before it; an empty text is none. */
+  readonly settings?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface NewVersion {
@@ -69,7 +72,7 @@ export function versionAfter(
   { message, readVersion, like }: { readonly message: Uint8Array; readonly readVersion: number; readonly like: Buffer },
   changes: Decoded<typeof manifest>,
   parts: { readonly indexes: Uint8Array | undefined; readonly transaction: Buffer },
-  { transactionId, committedAtMs, properties }: VersionIdentity,
+  { transactionId, committedAtMs, properties, settings }: VersionIdentity,
 ): NewVersion {
   const recorded = withProperties(parts.transaction, properties);
   const version = readVersion + 1;
@@ -77,6 +80,7 @@ export function versionAfter(
   const next = edit(manifest, message, {
     ...ofOneVersion,
     ...changes,
+    ...(settings !== undefined && withSettings(message, changes, settings)),
     version,
     timestamp: timestampOf(committedAtMs),
     transactionFile,
@@ -88,6 +92,31 @@ export function versionAfter(
     transactionFile,
   };
 }
+
+/** A table with a configuration says so among what its writers have to know. */
+function withSettings(
+  message: Uint8Array,
+  changes: Decoded<typeof manifest>,
+  settings: Readonly<Record<string, string>>,
+): Decoded<typeof manifest> {
+  const before = { ...decode(manifest, message, ['config', 'writerFlags']), ...changes };
+  const entries = Object.entries({ ...settingsIn(before), ...settings }).filter(([, value]) => value !== '');
+  const { writerFlags = 0n } = before;
+  return { config: entriesOf(Object.fromEntries(entries)), writerFlags: writerFlags | configurationFlag };
+}
+
+/** Decodes a map of texts. */
+const settingsIn = ({ config = [] }: Decoded<typeof manifest>): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    config.map((each) => {
+      const { key = '', value = '' } = decode(mapEntry, each);
+      return [key, value];
+    }),
+  );
+
+/** The table configuration of a version. */
+export const settingsOf = (file: Buffer): Readonly<Record<string, string>> =>
+  settingsIn(decode(manifest, sectionsOf(file).message, ['config']));
 
 /** A message followed by another of its kind is the two together. */
 const withProperties = (recorded: Buffer, properties: VersionIdentity['properties']): Buffer =>
@@ -116,8 +145,8 @@ export interface MovedGroup {
 interface Replacement extends VersionIdentity {
   /** Each fragment has its own; those whose rows are all deleted go. */
   readonly deletions: ReadonlyMap<number, DeletionFile | 'all rows'>;
-  /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. */
-  readonly staged: Buffer;
+  /** The manifest of a dataset that has the new rows and nothing else; their files are to be in this dataset's folder. Undefined without new rows. */
+  readonly staged: Buffer | undefined;
   /** The groups of a compaction. Without them the version is of an update or an append, and takes all staged fragments. */
   readonly groups?: readonly MovedGroup[];
   /** The staged rows are new without regard to keys: no row is deleted, and the table may have a primary key. */
@@ -134,16 +163,13 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const { deletions, groups, isAppend = false, transactionId } = replacement;
   const { message, indexes } = sectionsOf(current);
   const before = requireReplaceable(message, indexes);
-  const staged = requireReplaceable(sectionsOf(replacement.staged).message, undefined);
-  const fieldIds = fieldIdsOf(before, staged);
-  if (groups !== undefined) requireMoved(before, staged, fieldIds);
   if (groups === undefined && !isAppend && hasPrimaryKey(before)) {
     throw new NotReplaceable('the table lists its new keys for other writers');
   }
   const fragments = before.fragments.map((bytes) => ({ id: fragmentId(bytes), bytes }));
   // The ids are decoded already.
   const largestId = fragments.reduce((largest, { id }) => Math.max(largest, id), before.maxFragmentId ?? -1);
-  const placed = stagedFragments(staged, fieldIds, groups, largestId + 1);
+  const placed = replacement.staged === undefined ? [] : placedIn(before, replacement.staged, groups, largestId + 1);
   const { added, nextRowId } =
     groups === undefined ? identified(before, placed, replacement.updated) : { ...before, added: placed };
   const updated = updatedFragments(fragments, deletions);
@@ -175,6 +201,18 @@ export function nextManifest(current: Buffer, replacement: Replacement): NextMan
   const parts = { indexes: following, transaction: recorded };
   const next = versionAfter(from, changes, parts, replacement);
   return { ...next, fragments: added.map(({ id, rows }) => ({ id, rows })) };
+}
+
+function placedIn(
+  before: Replaceable,
+  stagedManifest: Buffer,
+  groups: readonly MovedGroup[] | undefined,
+  firstId: number,
+): readonly AddedFragment[] {
+  const staged = requireReplaceable(sectionsOf(stagedManifest).message, undefined);
+  const fieldIds = fieldIdsOf(before, staged);
+  if (groups !== undefined) requireMoved(before, staged, fieldIds);
+  return stagedFragments(staged, fieldIds, groups, firstId);
 }
 
 /** Rows that only move have the columns of the table itself, and their ids. */

@@ -17,8 +17,9 @@ export function ifNotReplaceable<Answer>(error: unknown, answer: Answer): Answer
 
 export const deletionFilesFlag = 1n;
 export const basePathsFlag = 16n;
-/** They include the second file format before it had a version, and a table configuration. */
-const knownFlags = deletionFilesFlag | rowIdsFlag | 4n | 8n | basePathsFlag;
+export const configurationFlag = 8n;
+/** They include the second file format before it had a version. */
+const knownFlags = deletionFilesFlag | rowIdsFlag | 4n | configurationFlag | basePathsFlag;
 
 const numbersOf = (names: readonly (keyof typeof fragment.fields)[]): readonly number[] =>
   names.map((name) => fragment.fields[name].number);

@@ -6,6 +6,7 @@ import type { Schema } from '../../arrow/schema/schema.ts';
 import type { Snapshot } from '../../engine/port/dataset.ts';
 import { type CommitOutcome, isMade, type RefusedCommit } from '../../engine/port/refusal.ts';
 import { addressOf, type CommitTurn, type PreparedRows, type Replaced } from '../../engine/port/row-address.ts';
+import type { MergeTotals } from '../../engine/port/shadow.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import type { RowAddress } from '../../keys/address-remap.ts';
 import { type Committed, type Head, longestTime, notCommitted, unchanged } from '../../write/write.ts';
@@ -14,6 +15,7 @@ import { countsOfEach } from '../counts.ts';
 import { type FoundRows, type KeyIndex, PlannedRows } from '../key-index/key-index.ts';
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import { sliceRows } from '../key-index/key-lookup.ts';
+import { type RowsToDelete, withDeleted } from './strategy.ts';
 import { NotAssembled, WholeRows } from './whole-rows.ts';
 
 /** The schemas of one table's sources are few. */
@@ -43,10 +45,14 @@ export class ByRowAddress {
 
   /**
    * Refused: the batch is to be merged in a shadow. `known` are rows that were found before, maybe for other keys. Throws what fails the
-   * batch: `FaultyPart` says which of its merges did.
+   * batch: `FaultyPart` says which of its merges did. A `deletion` goes into the same commit.
    */
-  async merge(batch: Batch, head: Head, known?: FoundRows): Promise<CommitOutcome<Committed>> {
-    const isFor = await this.#isFor(batch, head.dataset);
+  async merge(
+    batch: Batch,
+    head: Head,
+    { known, deletion }: { readonly known?: FoundRows | undefined; readonly deletion?: RowsToDelete | undefined } = {},
+  ): Promise<CommitOutcome<Committed>> {
+    const isFor = batch.numRows === 0 ? 'whole' : await this.#isFor(batch, head.dataset);
     if (isFor === false) return { refused: 'a merge by more than keys, or of other columns' };
     // The rows that a planned version has cannot be read.
     if (head.turn?.follows !== undefined && isFor === 'partial') return 'overtaken';
@@ -56,8 +62,8 @@ export class ByRowAddress {
     const found = known?.areOf(index, batch.keys) === true ? known : index.find(batch.keys);
     if ((!batch.inserts || isFor === 'partial') && found.surplus.size > 0) return { refused: 'doubled keys' };
     const parts = rowsToWrite(batch, found);
-    if (parts.every(({ chunk, keep }) => chunk.rows === 0 || keep?.includes(1) === false))
-      return unchanged(batch.requests, head);
+    const isNothing = parts.every(({ chunk, keep }) => chunk.rows === 0 || keep?.includes(1) === false);
+    if (isNothing) return this.#onlyDelete(index, batch, { found, parts, rows: undefined, deletion }, head);
     // A reader has refreshed the dataset since, or the commit that this one follows was not made.
     if (index.tracked.version !== head.version) return 'overtaken';
     const rows =
@@ -65,22 +71,29 @@ export class ByRowAddress {
     if (rows === 'other columns')
       return this.#refuse({ refused: rows }, batch.first, await head.dataset.schema(), index);
     if (rows === 'too much at once') return { refused: rows };
-    return this.#replace(index, batch, { found, parts, rows }, head);
+    return this.#replace(index, batch, { found, parts, rows, deletion }, head);
+  }
+
+  async #onlyDelete(index: KeyIndex, batch: Batch, of: RowsToReplace, head: Head): Promise<CommitOutcome<Committed>> {
+    if (of.deletion === undefined) return unchanged(batch.requests, head);
+    if (of.deletion.rows.length === 0) return { refused: 'no rows to write or to delete' };
+    return index.tracked.version === head.version ? this.#replace(index, batch, of, head) : 'overtaken';
   }
 
   async #replace(
     index: KeyIndex,
     batch: Batch,
-    { found, parts, rows }: { found: FoundRows; parts: readonly RowsOf[]; rows: PreparedRows },
+    { found, parts, rows, deletion }: RowsToReplace,
     head: Head,
   ): Promise<CommitOutcome<Committed>> {
-    const old = batch.updates ? addressesOf(found) : [];
-    const each = countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert);
+    const old = [...(batch.updates ? addressesOf(found) : []), ...(deletion?.rows ?? [])];
+    const each = countsWith(batch, found, deletion);
     if (each[0] !== undefined && head.mayCommit?.(each[0]) === false) return notCommitted(each, head);
     const properties = head.note?.(each);
     const { turn, end } = planning(index, batch, parts, head.turn);
     const updated = () => batch.rowsOf(parts).map(({ key }) => (batch.updates ? found.rows.get(key) : undefined));
-    const options = { properties, turn, updated };
+    const takesAway = deletion !== undefined && deletion.rows.length > 0;
+    const options = { properties, settings: deletion?.settings, takesAway, turn, updated };
     const replaced = await head.dataset.replaceRows(index.tracked, old, rows, options).catch((error) => {
       end();
       throw error;
@@ -91,7 +104,7 @@ export class ByRowAddress {
       return head.turn?.follows === undefined ? this.#overtaken(index) : replaced;
     }
     this.#index.used();
-    return this.#committed(batch, found, replaced.version, () => {
+    return this.#committed(batch, { found, deletion }, replaced.version, () => {
       this.#index.learn(index, replaced, batch, parts);
       end();
     });
@@ -102,13 +115,18 @@ export class ByRowAddress {
     if ((await this.#isFor(batch, head.dataset)) !== false) await this.#index.didWithout(head, batch, engineMs);
   }
 
-  #committed(batch: Batch, found: FoundRows, version: number, learn: () => void): Committed {
+  #committed(
+    batch: Batch,
+    { found, deletion }: Pick<RowsToReplace, 'found' | 'deletion'>,
+    version: number,
+    learn: () => void,
+  ): Committed {
     return {
       version,
       count: async () => {
         learn();
         if (batch.numRows > sliceRows) await setImmediate();
-        return { by: 'key_index', each: countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert) };
+        return { by: 'key_index', each: countsWith(batch, found, deletion) };
       },
       surplusRows: batch.isUpsert ? found.surplus.values().reduce((sum, rows) => sum + rows.length, 0) : 0,
     };
@@ -167,6 +185,20 @@ export class ByRowAddress {
     return 'overtaken';
   }
 }
+
+interface RowsToReplace {
+  readonly found: FoundRows;
+  readonly parts: readonly RowsOf[];
+  readonly rows: PreparedRows | undefined;
+  readonly deletion: RowsToDelete | undefined;
+}
+
+/** A batch with a deletion has one merge. */
+const countsWith = (batch: Batch, found: FoundRows, deletion: RowsToDelete | undefined): readonly MergeTotals[] =>
+  withDeleted(
+    countsOfEach(batch, (key) => found.numRows(key), batch.isUpsert),
+    deletion?.rows.length ?? 0,
+  );
 
 /** From when its commit is planned until `end`, the index finds the rows of the batch where they will be. */
 function planning(index: KeyIndex, batch: Batch, parts: readonly RowsOf[], turn: CommitTurn | undefined) {

@@ -2,14 +2,16 @@ import type { TableColumns } from '../../engine/port/column-view.ts';
 import type { HeadCommits, Snapshot } from '../../engine/port/dataset.ts';
 import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeSpec } from '../../engine/port/merge-spec.ts';
-import { addressesAmong } from '../../engine/port/row-address.ts';
+import { addressesAmong, addressOf } from '../../engine/port/row-address.ts';
 import type { MergeTotals, Shadow } from '../../engine/port/shadow.ts';
+import { LancegateError } from '../../kernel/errors.ts';
 import type { Properties } from '../../kernel/ids.ts';
 import { principalKey } from '../../kernel/request-scope.ts';
 import {
   type Committed,
   type Counted,
   type Head,
+  isAtHead,
   longestTime,
   notCommitted,
   requireBoundable,
@@ -20,7 +22,7 @@ import { type CountedRows, countsOfEach, rowsBeforeByCommit, rowsBeforeByTotals 
 import type { KeyIndexLoader } from '../key-index/key-index-loader.ts';
 import { mergeMatched } from './matched-rows.ts';
 import { mergeNested } from './nested.ts';
-import { deleteSurplus, leavesOneRow, type Rows } from './strategy.ts';
+import { deleteSurplus, leavesOneRow, type Rows, type RowsToDelete, withDeleted } from './strategy.ts';
 import { isWide, WholeRows } from './whole-rows.ts';
 
 /** What was merged into a shadow. */
@@ -41,19 +43,21 @@ export class InShadow {
   }
 
   /** As `ByRowAddress.merge`; never refused. */
-  async merge(batch: Batch, head: Head): Promise<Committed | 'overtaken'> {
+  async merge(batch: Batch, head: Head, deletion?: RowsToDelete): Promise<Committed | 'overtaken'> {
     const before = await this.#rowsBefore(batch, head);
     const shadow = await head.dataset.shadow();
     try {
       // A reader may have refreshed the dataset since the head was read.
       if (shadow.baseVersion !== head.version) return 'overtaken';
       requireBoundable(head, shadow);
-      const merged = await this.#compute(batch, head.dataset, shadow);
-      if (!hasChanged(merged.totals)) return unchanged(batch.requests, head);
+      const merged = await this.#compute(batch, head.dataset, shadow, deletion);
+      const isNothing = !hasChanged(merged.totals);
+      if (isNothing && deletion === undefined) return unchanged(batch.requests, head);
       if (head.mayCommit?.(merged.totals) === false) return notCommitted([merged.totals], head);
       const noted = await this.#note(batch, head, merged, before);
+      if (isNothing && deletion !== undefined) return await this.#settle(batch, head, deletion, noted);
       const takesAway = merged.totals.numDeletedRows > 0 || undefined;
-      const made = await shadow.commit(() => batch.requireTime(), noted, takesAway);
+      const made = await shadow.commit(() => batch.requireTime(), noted, takesAway, deletion?.settings);
       if (made === 'overtaken') return 'overtaken';
       return {
         version: made.version,
@@ -65,14 +69,34 @@ export class InShadow {
     }
   }
 
+  /** Marked rows delete nothing that is there, and leave their tombstones. */
+  async #settle(
+    { requests }: Batch,
+    head: Head,
+    { settings }: RowsToDelete,
+    noted: Properties | undefined,
+  ): Promise<Committed | 'overtaken'> {
+    const same = unchanged(requests, head);
+    if (settings === undefined) return same;
+    if (!(await isAtHead(head))) return 'overtaken';
+    const made = await head.dataset.commitManifest({ kind: 'settings', settings }, undefined, noted);
+    return made === 'overtaken' ? made : { ...same, version: made.version };
+  }
+
   async #rowsBefore(batch: Batch, head: Head): Promise<CountedRows | undefined> {
     if (batch.requests.length === 1) return undefined;
     const found = (await this.#index.at(head, batch.first))?.find(batch.keys);
     return found && { by: 'key_index', rowsBefore: (key: number) => found.numRows(key) };
   }
 
-  async #compute(batch: Batch, dataset: Snapshot & HeadCommits, shadow: Shadow): Promise<ShadowMerge> {
+  async #compute(
+    batch: Batch,
+    dataset: Snapshot & HeadCommits,
+    shadow: Shadow,
+    deletion: RowsToDelete | undefined,
+  ): Promise<ShadowMerge> {
     const target = { columns: await dataset.columns(), shadow };
+    if (deletion !== undefined) return deleteAndMerge(this.#engine, target, batch, deletion);
     const isByEngine = !needsPromotedKeys(batch) && !canMatch(batch, target);
     const useIndex = isByEngine && batch.first.spec.useIndex && (await mayUseIndex(batch, dataset));
     return mergeInto(this.#engine, target, batch, useIndex);
@@ -121,6 +145,32 @@ export class InShadow {
  */
 export const mergeAsStep = (engine: Datasets, target: MergeTarget, batch: Batch): Promise<ShadowMerge> =>
   mergeInto(engine, target, batch, false);
+
+/** Rows are deleted before others are merged: none of these has the key of one of those. */
+async function deleteAndMerge(
+  engine: Datasets,
+  target: MergeTarget,
+  batch: Batch,
+  { rows }: RowsToDelete,
+): Promise<ShadowMerge> {
+  const { shadow } = target;
+  if (!shadow.isPrivate)
+    throw new LancegateError(
+      'Unsupported',
+      'tombstone: only the engine can change this table, and it cannot keep tombstones',
+    );
+  const limits = { timeoutMs: longestTime(batch.requests), principal: principalKey(batch.first.scope.principal) };
+  const where = addressesAmong(rows.map(addressOf));
+  const deleted = rows.length > 0 ? await shadow.deleteWhere(where, limits) : 0;
+  const merged = batch.changesNothing ? mergedNothing : await mergeAsStep(engine, target, batch);
+  const [totals = merged.totals] = withDeleted([merged.totals], deleted);
+  return { ...merged, totals };
+}
+
+const mergedNothing: ShadowMerge = {
+  totals: { numInsertedRows: 0, numUpdatedRows: 0, numDeletedRows: 0 },
+  surplusRows: 0,
+};
 
 interface MergeTarget {
   /** The shadow has these. */

@@ -6,6 +6,8 @@ import { chunkOfFile } from '../../arrow/stream/ipc-chunks.ts';
 import type { RowReads } from '../../engine/port/column-view.ts';
 import type { RowAddressSql } from '../../engine/port/row-address.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
+import type { Properties } from '../../kernel/ids.ts';
+import type { RowAddress } from '../../keys/address-remap.ts';
 import type { Batch } from '../batch.ts';
 import { addressesByKey, soughtKeys } from '../key-index/key-lookup.ts';
 
@@ -44,3 +46,14 @@ export const leavesOneRow = (batch: Batch, tableColumns: number): boolean =>
   batch.isUpsert && batch.first.chunk.schema.fields.length === tableColumns;
 
 const newKeys = (batch: Batch, { numInsertedRows }: MergeTotals): number => numInsertedRows - batch.numNullRows;
+
+/** Rows that marked ones of the source delete, and what the version is to keep of that. */
+export interface RowsToDelete {
+  readonly rows: readonly RowAddress[];
+  /** As `ReplaceOptions.settings`. */
+  readonly settings: Properties | undefined;
+}
+
+/** The first merge has deleted these besides. */
+export const withDeleted = ([first, ...others]: readonly MergeTotals[], rows: number): readonly MergeTotals[] =>
+  first === undefined ? [] : [{ ...first, numDeletedRows: first.numDeletedRows + rows }, ...others];

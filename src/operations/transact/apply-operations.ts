@@ -16,6 +16,7 @@ import type { Datasets } from '../../engine/port/engine.ts';
 import type { MergeTotals } from '../../engine/port/shadow.ts';
 import type { Replayable } from '../../idempotency/idempotency.ts';
 import type { AnsweredTotals } from '../../idempotency/noted-outcomes.ts';
+import type { Clock } from '../../kernel/clock.ts';
 import { invalidInput } from '../../kernel/errors.ts';
 import type { TransactionId } from '../../kernel/ids.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
@@ -40,6 +41,7 @@ interface TransactCommand extends ChangeCommand {
 }
 
 interface TransactDeps extends ChangeDeps {
+  readonly clock: Clock;
   readonly engine: Datasets;
   readonly keyHasher: KeyHasher;
   readonly metrics: Metrics;

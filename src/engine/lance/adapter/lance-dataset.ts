@@ -1,7 +1,8 @@
 import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
-import type { BranchName } from '../../../kernel/ids.ts';
+import type { BranchName, Properties } from '../../../kernel/ids.ts';
 import { neverAborts } from '../../../kernel/read-write-lock.ts';
+import { settingsOf } from '../../../lance-format/manifest/next-manifest.ts';
 import { transactionFacts } from '../../../lance-format/transaction/transaction.ts';
 import { type ChangeStep, changesRowsOnly } from '../../port/change.ts';
 import type { ChangeLimits } from '../../port/change-limits.ts';
@@ -191,6 +192,13 @@ export class LanceDataset extends LanceSnapshot implements Dataset {
     return engineCall('open', async () => {
       await this.#storage?.take(version);
       return this.#storage && transactionFacts(this.#storage.versionsFolder, version);
+    });
+  }
+
+  settingsOf(version: number): Promise<Properties | undefined> {
+    return engineCall('open', async () => {
+      const manifest = await this.#storage?.take(version);
+      return manifest && settingsOf(manifest.bytes);
     });
   }
 

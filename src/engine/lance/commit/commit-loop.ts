@@ -30,6 +30,7 @@ export interface CommitOptions<Built> {
   readonly attempts?: number;
   /** See `HeadCommits`. */
   readonly properties?: VersionIdentity['properties'];
+  readonly settings?: VersionIdentity['settings'];
   /** Files of the version that are on their way already. */
   readonly arriving?: Promise<unknown>;
   /** See `VersionTurn`. */
@@ -69,10 +70,10 @@ export class CommitLoop {
     const { head: dataset, commits, fresh } = this.#parts;
     if (dataset.isReplaced) return 'overtaken'; // the caller opens what is there now
     dataset.requireWritable();
-    const { attempts = mostAttempts, columns = 'same columns', arriving, turn, properties } = options;
+    const { attempts = mostAttempts, columns = 'same columns', arriving, turn, properties, settings } = options;
     let head = options.head ?? this.#manifestOf(await this.version());
     for (let attempt = 1; head !== undefined; attempt += 1) {
-      const next = await built(build, head, { ...newTransaction(fresh), properties }, attempt === 1);
+      const next = await built(build, head, { ...newTransaction(fresh), properties, settings }, attempt === 1);
       if (!isMade(next)) return next;
       const inTurn = turn && { planned: () => turn.planned(next), isNext: () => turn.isNext() };
       if (await makeVersion(commits, next, head.path, arriving, inTurn)) {

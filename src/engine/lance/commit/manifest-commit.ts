@@ -4,6 +4,7 @@ import {
   fenceVersion,
   restoredVersion,
   schemaMetadataVersion,
+  settingsVersion,
 } from '../../../lance-format/manifest/manifest-changes.ts';
 import type { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
 import type { NewVersion, VersionIdentity } from '../../../lance-format/manifest/next-manifest.ts';
@@ -39,7 +40,8 @@ export class ManifestCommit {
     const build: Build<NewVersion> = (head, identity) =>
       change.kind === 'proposed' ? proposals.check(change, head, limits) : this.#next(head, change, identity);
     try {
-      const made = await loop.commit(build, { columns: 'other columns', attempts: 1, properties });
+      const columns = change.kind === 'settings' ? 'same columns' : 'other columns';
+      const made = await loop.commit(build, { columns, attempts: 1, properties });
       if (!isMade(made)) return made;
       if (change.kind === 'proposed') proposals.remove(change);
       return { version: made.version };
@@ -58,6 +60,8 @@ export class ManifestCommit {
         return restoredVersion(head, this.#older(change.version, version), identity);
       case 'schema metadata':
         return schemaMetadataVersion(head, change.metadata, identity);
+      case 'settings':
+        return settingsVersion(head, { ...identity, settings: change.settings });
       case 'fence':
         return fenceVersion(
           head,

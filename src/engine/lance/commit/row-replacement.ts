@@ -15,7 +15,7 @@ import type { RowAddress } from '../../../keys/address-remap.ts';
 import { nextManifestName } from '../../../lance-format/manifest/manifest-files.ts';
 import { type DeletionFile, type NextManifest, nextManifest } from '../../../lance-format/manifest/next-manifest.ts';
 import { overwriteVersion } from '../../../lance-format/shadow/lifted-version.ts';
-import { keepsEveryAddress } from '../../../lance-format/transaction/transaction.ts';
+import { keepsEveryAddress, takesAwayProperty } from '../../../lance-format/transaction/transaction.ts';
 import { type CommitOutcome, isMade, type RefusedCommit } from '../../port/refusal.ts';
 import type {
   NewRows,
@@ -69,16 +69,17 @@ export class RowReplacement {
   async replace(
     tracked: LiveRowMap,
     addresses: Iterable<RowAddress>,
-    rows: NewRows,
-    { updated, properties, turn }: ReplaceOptions = {},
+    rows: NewRows | undefined,
+    { updated, properties: noted, settings, takesAway, turn }: ReplaceOptions = {},
   ): Promise<Replacing> {
     if (tracked.version !== (turn?.follows ?? (await this.#parts.loop.version()))) return 'overtaken';
     const head = tracked.planned && { ...tracked.planned, version: tracked.version };
+    const properties = takesAway === true ? { ...noted, [takesAwayProperty]: 'true' } : noted;
     const changes = tracked.change();
     try {
       const deletions = this.#markDeleted(tracked, addresses);
       const build =
-        (staged: StagedRows): Build<NextManifest & ManifestFile> =>
+        (staged: StagedRows | undefined): Build<NextManifest & ManifestFile> =>
         (on, identity) => {
           // What follows it is planned for one version, and the commit that it follows may not be made.
           if (!tracked.isUnderWay(changes) || changes.planned !== undefined) return 'overtaken';
@@ -86,7 +87,7 @@ export class RowReplacement {
             return 'overtaken';
           tracked.skipTo(on);
           const gone = new Map([...deletions].map(([id, each]) => [id, each?.listed ?? 'all rows'] as const));
-          const replacement = { deletions: gone, staged: staged.manifest, updated, ...identity };
+          const replacement = { deletions: gone, staged: staged?.manifest, updated, ...identity };
           const next = nextManifest(on.bytes, replacement);
           return { ...next, path: join(this.#parts.versionsFolder, nextManifestName(on.path, next.version)) };
         };
@@ -97,8 +98,10 @@ export class RowReplacement {
         turn?.planned(next);
       };
       const vectors = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
-      const options = { head, properties, turn: turn && { ...turn, planned } };
-      const made = await this.#commitRows(rows, vectors, build, options);
+      const options = { head, properties, settings, turn: turn && { ...turn, planned } };
+      const made = await (rows === undefined
+        ? this.#commitDeletions(vectors, build(undefined), options)
+        : this.#commitRows(rows, vectors, build, options));
       if (!isMade(made)) return made;
       if (changes.planned === undefined) tracked.plan(made, ids, made.fragments);
       tracked.made();
@@ -166,6 +169,28 @@ export class RowReplacement {
       if (mayBeMade) inStaging.committed();
       else void placed?.takeBack(); // the next attempt has vectors of other names
       if (inStaging !== rows) inStaging.discard();
+    }
+  }
+
+  async #commitDeletions<Built extends NextManifest>(
+    vectors: readonly CommitFile[],
+    build: Build<Built>,
+    options: CommitOptions<Built>,
+  ): Promise<CommitOutcome<Built>> {
+    const { commits, loop } = this.#parts;
+    const placed = commits.place(vectors, this.#wasOvertaken ? 'in haste' : undefined);
+    let mayBeMade = false;
+    try {
+      const made = await loop.commit(build, { ...options, arriving: Promise.resolve(placed.done) });
+      mayBeMade = isMade(made);
+      this.#wasOvertaken = made === 'overtaken';
+      return made;
+    } catch (error) {
+      mayBeMade = isOutcomeUnknown(error);
+      throw error;
+    } finally {
+      await Promise.allSettled([placed.done]);
+      if (!mayBeMade) void placed.takeBack();
     }
   }
 

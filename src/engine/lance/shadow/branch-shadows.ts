@@ -6,7 +6,7 @@ import { LancegateError, storageFull } from '../../../kernel/errors.ts';
 import type { Properties } from '../../../kernel/ids.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
-import { nextFragmentId } from '../../../lance-format/manifest/next-manifest.ts';
+import { nextFragmentId, settingsOf } from '../../../lance-format/manifest/next-manifest.ts';
 import { ifNotReplaceable, NotReplaceable } from '../../../lance-format/manifest/replaceable.ts';
 import { identitiesIn, type RowIdentity } from '../../../lance-format/manifest/row-identity.ts';
 import { liftedVersion } from '../../../lance-format/shadow/lifted-version.ts';
@@ -124,6 +124,10 @@ class LocalShadow implements Shadow {
     return this.#parts.original.version;
   }
 
+  settings(): Properties {
+    return settingsOf(this.#parts.original.bytes);
+  }
+
   change(step: ChangeStep, file: IpcFile | undefined, limits: ChangeLimits): Promise<MergeTotals> {
     if (step.kind === 'append' && step.updated !== undefined) {
       this.#noteIdentities(step.updated);
@@ -234,6 +238,7 @@ class LocalShadow implements Shadow {
     requireTime?: () => void,
     noted?: Properties,
     takesAway?: boolean,
+    settings?: Properties,
   ): Promise<{ readonly version: number } | 'overtaken'> {
     const { original, shadowVersion, loop } = this.#parts;
     try {
@@ -248,7 +253,7 @@ class LocalShadow implements Shadow {
         return { ...lifted, files: lifted.files.map((file) => liftedFrom(this.#folder.path, file)) };
       };
       const properties = takesAway === undefined ? noted : { ...noted, [takesAwayProperty]: String(takesAway) };
-      const options = { head: original, columns: this.#columns, attempts: 1, properties };
+      const options = { head: original, columns: this.#columns, attempts: 1, properties, settings };
       const made = await engineCall('replace', () => loop.commit(build, options));
       if (made === 'overtaken') return made;
       if (!isMade(made)) throw new NotReplaceable(made.refused);

@@ -2,8 +2,10 @@ import type { IpcFile } from '../../../arrow/format/ipc-file.ts';
 import { parseFieldPath } from '../../../arrow/schema/field-path.ts';
 import type { CheckedSql } from '../../../kernel/checked-sql.ts';
 import { LancegateError } from '../../../kernel/errors.ts';
+import type { Properties } from '../../../kernel/ids.ts';
 import { fragmentsWithout } from '../../../lance-format/manifest/column-files.ts';
 import { readManifest } from '../../../lance-format/manifest/manifest-files.ts';
+import { settingsOf } from '../../../lance-format/manifest/next-manifest.ts';
 import type { ChangeStep } from '../../port/change.ts';
 import { type ChangeLimits, noLimits } from '../../port/change-limits.ts';
 import type { ColumnView, TableColumns } from '../../port/column-view.ts';
@@ -53,6 +55,12 @@ export class EngineCommits implements Shadow {
     if (head === undefined) return;
     const gone = columns.map((path) => parseFieldPath(path).segments);
     if (fragmentsWithout(head.bytes, gone).length > 0) throw onlyColumns();
+  }
+
+  settings(): Properties {
+    const head = this.#versionsFolder === undefined ? undefined : readManifest(this.#versionsFolder, this.baseVersion);
+    if (head === undefined) throw new LancegateError('Internal', 'the version that a change begins at cannot be read');
+    return settingsOf(head.bytes);
   }
 
   columns(): Promise<TableColumns> {
