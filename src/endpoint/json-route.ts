@@ -205,7 +205,7 @@ interface WriteRoute<Command, Result, Body extends TObject>
 
 interface WrittenBranch extends Pick<JsonCall<TableRef, never>, 'branch' | 'idempotency'> {
   readonly table: TableRef;
-  readonly bounds: AskedBounds | undefined;
+  readonly bounds?: AskedBounds;
 }
 
 /** Makes the route of an operation that changes one branch of a table, and answers with the version that it made. */
@@ -222,7 +222,8 @@ export const writeRoute = <Deps, Command, Result extends WriteResult, Body exten
     answers: Type.Object({ ...answers, ...(isBounded ? boundedFields : writtenFields) }),
     async answer(operation, { target: table, branch, body, idempotency }, input) {
       const bounds = isBounded && notedBounds(input);
-      const result = await operation(command(body, { table, branch, idempotency, bounds }, input), input.scope);
+      const on = { table, branch, idempotency, ...(bounds && { bounds }) };
+      const result = await operation(command(body, on, input), input.scope);
       return writeAnswer(input, result, fields?.(result, input) ?? {});
     },
   });

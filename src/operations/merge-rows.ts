@@ -33,7 +33,8 @@ export const mergeRowsRoute = arrowRoute(mergeRows, {
   parameters({ query, readFilter, headers, context }) {
     const parameters = readMergeParameters(query, readFilter, headerTexts(headers));
     readRules(parameters.rules, parameters.flags);
-    return { ...parameters, bounds: notedBounds({ query, headers, context }) };
+    const bounds = notedBounds({ query, headers, context });
+    return { ...parameters, ...(bounds && { bounds }) };
   },
   furtherActions: ({ flags, rules }) => [
     ...(flags.whenNotMatchedBySourceDelete === false ? [] : (['DeleteFromTableBySource'] as const)),

@@ -34,8 +34,8 @@ test('a merge hands on what path and query say', async () => {
   await using service = await startTestService();
   const query = 'on=a.b&on=id&when_matched_update_all_filt=target.n+%3C+source.n&use_index=false&branch=dev';
   await upload(service, `/v1/table/prod$users/merge_insert/?${query}`);
-  const { source, ...command } = service.asked[0]!.command;
-  assert.ok(source);
+  const { source, requireAction, ...command } = service.asked[0]!.command;
+  assert.ok(source && requireAction);
   assert.deepEqual(command, {
     table: { namespace: ['prod'], name: 'users' },
     branch: 'dev',
