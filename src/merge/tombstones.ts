@@ -5,7 +5,6 @@
  */
 import { createHash } from 'node:crypto';
 import { type FieldPath, formatFieldPath } from '../arrow/schema/field-path.ts';
-import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
 import { paired } from '../kernel/paired.ts';
 import { type Keys, orderedValues } from '../keys/key-columns.ts';
@@ -14,7 +13,7 @@ import type { OrderedValue } from '../keys/key-values.ts';
 /** So long what is older than a tombstone stays deleted. */
 export const tombstoneDays = 7;
 
-/** The manifest has them, which each commit writes anew. */
+/** The manifest has them, which each commit writes anew. A stream of deletions goes on past it: the oldest go first. */
 const mostCharacters = 2 ** 20;
 
 const setting = 'lancegate.tombstones';
@@ -68,17 +67,19 @@ export class Tombstones {
     return found !== undefined && found.endsAtSeconds * 1_000 > nowMs ? found : undefined;
   }
 
-  /** These and more, without those that have ended. `InvalidInput` past the bound. A row without a version is older than none. */
+  /** These and more, without those that have ended, nor the oldest past the bound. A row without a version is older than none. */
   with(deleted: Iterable<readonly [name: string, version: OrderedValue]>, nowMs: number): Tombstones {
     const named = new Map([...this.#named].filter(([name]) => this.at(name, nowMs) !== undefined));
     const endsAtSeconds = Math.ceil(nowMs / 1_000) + tombstoneDays * 86_400;
-    for (const [name, version] of deleted) if (version !== undefined) named.set(name, { endsAtSeconds, version });
-    const text = [...named].map(written).join('\n');
-    if (text.length > mostCharacters)
-      throw invalidInput(
-        `tombstone: the branch would keep ${named.size} tombstones in ${text.length} characters, more than the ${mostCharacters} that it may have; each ends after ${tombstoneDays} days; nothing was written`,
-      );
-    return new Tombstones(text, named);
+    for (const [name, version] of deleted) {
+      if (version === undefined) continue;
+      named.delete(name); // so that the map has the oldest first
+      named.set(name, { endsAtSeconds, version });
+    }
+    const lines = [...named].map(written);
+    let [first, characters] = [0, lines.reduce((sum, line) => sum + line.length + 1, 0)];
+    while (characters > mostCharacters) characters -= (lines[first++]?.length ?? 0) + 1;
+    return new Tombstones(lines.slice(first).join('\n'), new Map([...named].slice(first)));
   }
 
   get settings(): Properties {
