@@ -55,56 +55,86 @@ describe('three replicas that go and come back', { skip: withoutReplicas ?? fals
     assert.equal(isOver(), false, 'the clients were at work all the time');
   }
 
-  test('the newest row of each key stays, whatever comes late and is sent again, and a follower has the same (P2, P6)', async () => {
-    await done('late/create', [{ id: -1, v: 0, by: 'nobody' }]);
+  /** Clients of one table that write rows of random versions, and one that follows its changes, until `isOver`. */
+  function clientsOf(table: string, markedPercent: number) {
     const [writers, keys] = [6, 12];
-    const newest = new Map<number, number>();
-    const counted = { inserted: 0, updated: 0, stale: 0, sent: 0 };
+    /** The newest row of each key that was sent; `gone`: it was marked. */
+    const newest = new Map<number, { readonly v: number; readonly gone: boolean }>();
+    const counted = { inserted: 0, updated: 0, deleted: 0, stale: 0, sent: 0 };
+    const copy = new Map<number, number>();
     let [next, isOver] = [0, false];
+    const rules = `on=id&version_column=v${markedPercent > 0 ? '&tombstone=gone' : ''}`;
     const write = async (writer: number): Promise<void> => {
       while (!isOver) {
         const ids = [writer % keys, (next * 7) % keys, (next * 5 + 1) % keys];
         next += 1;
-        const rows = [...new Set(ids)].map((id) => ({ id, v: Math.floor(Math.random() * 1e9), by: `${writer}` }));
-        const told = await answerOf('late/merge_insert?on=id&version_column=v', rows);
-        for (const { id, v } of rows) newest.set(id, Math.max(newest.get(id) ?? Number.NEGATIVE_INFINITY, v));
+        const rows = [...new Set(ids)].map((id) => ({
+          ...{ id, v: Math.floor(Math.random() * 1e9), by: `${writer}` },
+          ...(markedPercent > 0 && { gone: Math.random() * 100 < markedPercent }),
+        }));
+        const told = await answerOf(`${table}/merge_insert?${rules}`, rows);
+        for (const { id, v, gone = false } of rows) if (v > (newest.get(id)?.v ?? -1)) newest.set(id, { v, gone });
         counted.sent += rows.length;
         counted.inserted += told.num_inserted_rows;
         counted.updated += told.num_updated_rows;
+        counted.deleted += told.num_deleted_rows;
         counted.stale += told.num_stale_rows;
       }
     };
-    const copy = new Map<number, number>();
-    let at = 1;
+    const apply = (text: string): void => {
+      for (const { _change: change, id, v } of lines(text)) {
+        if (change === 'delete') copy.delete(id);
+        else copy.set(id, v);
+      }
+    };
     const follow = async (): Promise<void> => {
-      await done('late/changes/acknowledge', { consumer: 'copy', version: at });
+      let at = 1;
+      await done(`${table}/changes/acknowledge`, { consumer: 'copy', version: at });
       for (;;) {
         const last = isOver;
-        const { body, version } = await done('late/changes', { consumer: 'copy', on: ['id'] }, ndjson);
-        for (const { id, v } of lines(body)) copy.set(id, v); // nothing is deleted
+        const { body, version } = await done(`${table}/changes`, { consumer: 'copy', on: ['id'] }, ndjson);
+        apply(body);
         assert.ok(version >= at, 'a follower never goes back (P11)');
-        if (version > at) await done('late/changes/acknowledge', { consumer: 'copy', version });
+        if (version > at) await done(`${table}/changes/acknowledge`, { consumer: 'copy', version });
         else if (last) return;
         at = version;
       }
     };
-    const clients = [...Array.from({ length: writers }, (_, writer) => write(writer)), follow()];
-    await killEach(() => isOver);
-    isOver = true;
-    await Promise.all(clients);
-    const found = new Map((await rowsOf('late')).map(({ id, v }) => [id, v]));
-    found.delete(-1);
-    assert.deepEqual(
-      [...found].toSorted(([a], [b]) => a - b),
-      [...newest].toSorted(([a], [b]) => a - b),
-    );
-    assert.deepEqual(
-      [...copy].toSorted(([a], [b]) => a - b),
-      [...newest].toSorted(([a], [b]) => a - b),
-    );
-    assert.equal(counted.inserted, newest.size, 'no key was inserted twice');
-    assert.equal(counted.inserted + counted.updated + counted.stale, counted.sent);
-    assert.ok(counted.stale > 20 && counted.updated > 10, JSON.stringify(counted));
+    const start = () => Promise.all([...Array.from({ length: writers }, (_, writer) => write(writer)), follow()]);
+    const end = () => {
+      isOver = true;
+    };
+    return { start, end, isOver: () => isOver, newest, counted, copy };
+  }
+
+  /** What the table and the follower have in the end is the newest of each key. */
+  async function settled(table: string, clients: ReturnType<typeof clientsOf>): Promise<void> {
+    await done(`${table}/create`, [{ id: -1, v: 0, by: 'nobody' }]);
+    const work = clients.start();
+    await killEach(clients.isOver);
+    clients.end();
+    await work;
+    const inOrder = (rows: Iterable<readonly [number, number]>) => [...rows].toSorted(([a], [b]) => a - b);
+    const expected = inOrder([...clients.newest].flatMap(([id, { v, gone }]) => (gone ? [] : [[id, v] as const])));
+    const found = inOrder((await rowsOf(table)).map(({ id, v }) => [id, v] as const)).filter(([id]) => id !== -1);
+    assert.deepEqual(found, expected);
+    assert.deepEqual(inOrder(clients.copy), expected);
+    assert.ok(clients.counted.stale > 20, JSON.stringify(clients.counted));
+  }
+
+  test('the newest row of each key stays, whatever comes late and is sent again, and a follower has the same (P2, P6)', async () => {
+    const clients = clientsOf('late', 0);
+    await settled('late', clients);
+    const { inserted, updated, stale, sent } = clients.counted;
+    assert.equal(inserted, clients.newest.size, 'no key was inserted twice');
+    assert.equal(inserted + updated + stale, sent);
+    assert.ok(updated > 10);
+  });
+
+  test('what was deleted by a mark stays away from older rows, whoever owns the table by then (P1, P2)', async () => {
+    const clients = clientsOf('marked', 40);
+    await settled('marked', clients);
+    assert.ok(clients.counted.deleted > 0 && [...clients.newest.values()].some(({ gone }) => gone));
   });
 
   test('rows end although the owner of their table was killed', async () => {
