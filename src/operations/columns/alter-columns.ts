@@ -54,6 +54,12 @@ function requireAlterable(schema: Schema, alterations: readonly Alteration[]): v
     alterations.map(({ path }) => path),
     'alterations',
   );
+  const nested = alterations.find(({ path, dataType }) => dataType !== undefined && path.segments.length > 1);
+  // The engine would do it, and could not filter by the other fields of the struct any more.
+  if (nested !== undefined)
+    throw invalidInput(
+      `alterations: ${formatFieldPath(nested.path)} is in a struct, where a field keeps its type; write the whole column again`,
+    );
   if (
     alterations.some(({ dataType }) => dataType !== undefined) &&
     alterations.some(({ isNullable }) => isNullable === false)
