@@ -40,10 +40,11 @@ export class BranchTombstones {
   }
 
   /** With those that these marked rows leave. */
-  with(tombstones: Tombstones, { chunk, keys, on, versionColumn }: MergeOfRows): Tombstones {
+  with(tombstones: Tombstones, merge: MergeOfRows): Tombstones {
+    const { chunk, keys, versionColumn } = merge;
     if (versionColumn === undefined) return tombstones;
     const versionAt = orderedValues(readKeyColumn(chunk, versionColumn, 'version'));
-    const nameOf = tombstoneNames(keys, on, versionColumn);
+    const nameOf = tombstoneNames(merge, versionColumn);
     const rows = Array.from({ length: keys.rows }, (_, row) => row).filter((row) => !keys.isNull(row));
     return tombstones.with(
       rows.map((row) => [nameOf(row), versionAt(row)]),

@@ -1,7 +1,7 @@
 /** A source whose marked rows delete: these are taken out before the others are laid out as the table, of which they may lack columns. */
 import { keepRows } from '../arrow/column/concat-rows.ts';
-import { marksIn, withoutColumn } from '../arrow/column/marked-rows.ts';
 import type { IpcChunk, Schema } from '../arrow/schema/schema.ts';
+import { marksIn, withoutColumn } from '../arrow/stream/marked-rows.ts';
 import type { InvalidRows } from '../kernel/invalid-rows.ts';
 import { readKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';

@@ -4,7 +4,8 @@
  * branches, clones and restored versions. Keys are there as digests, which the same columns and values have in every service.
  */
 import { createHash } from 'node:crypto';
-import { type FieldPath, formatFieldPath } from '../arrow/schema/field-path.ts';
+import { type FieldPath, formatFieldPath, resolveField } from '../arrow/schema/field-path.ts';
+import type { IpcChunk } from '../arrow/schema/schema.ts';
 import type { Properties } from '../kernel/ids.ts';
 import { paired } from '../kernel/paired.ts';
 import { type Keys, orderedValues } from '../keys/key-columns.ts';
@@ -18,19 +19,32 @@ const mostCharacters = 2 ** 20;
 
 const setting = 'lancegate.tombstones';
 
+interface NamedRows {
+  readonly chunk: Pick<IpcChunk, 'schema'>;
+  readonly keys: Keys;
+  readonly on: readonly FieldPath[];
+}
+
 interface Tombstone {
   readonly endsAtSeconds: number;
   readonly version: OrderedValue;
 }
 
-/** Gives the key of a row a name that no other key of these columns has, beside versions of this column. */
+/**
+ * Gives the key of a row a name that no other key of these columns has, beside versions of this column. Of a time the unit is of the
+ * name: the same number in another unit is another time.
+ */
 export function tombstoneNames(
-  { columns }: Keys,
-  on: readonly FieldPath[],
+  { chunk: { schema }, keys, on }: NamedRows,
   versionColumn: FieldPath,
 ): (row: number) => string {
-  const inOrder = paired(on.map(formatFieldPath), columns).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  const scope = [formatFieldPath(versionColumn), ...inOrder.map(([path]) => path)];
+  const named = (path: FieldPath) => {
+    const type = resolveField(schema, path)?.type;
+    const text = formatFieldPath(path);
+    return type !== undefined && 'unit' in type ? [text, type.unit] : text;
+  };
+  const inOrder = paired(on, keys.columns).toSorted(([a], [b]) => (formatFieldPath(a) < formatFieldPath(b) ? -1 : 1));
+  const scope = [named(versionColumn), ...inOrder.map(([path]) => named(path))];
   const values = inOrder.map(([, column]) => orderedValues(column));
   return (row) => {
     const key = JSON.stringify([scope, values.map((valueAt) => String(valueAt(row)))]);
@@ -92,10 +106,9 @@ const written = ([name, { endsAtSeconds, version }]: readonly [string, Tombstone
 
 /** Finds the version of the tombstone of each row's key; undefined where there are none. */
 export const deletedBy =
-  (tombstones: Tombstones | undefined, nowMs: number) =>
-  ({ keys, on }: { readonly keys: Keys; readonly on: readonly FieldPath[] }, versionColumn: FieldPath) => {
+  (tombstones: Tombstones | undefined, nowMs: number) => (rows: NamedRows, versionColumn: FieldPath) => {
     if (tombstones === undefined || tombstones.size === 0) return undefined;
-    const nameOf = tombstoneNames(keys, on, versionColumn);
+    const nameOf = tombstoneNames(rows, versionColumn);
     return (row: number): OrderedValue => tombstones.at(nameOf(row), nowMs)?.version;
   };
 

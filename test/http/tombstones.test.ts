@@ -1,6 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Bool, Int32, Utf8, vectorFromArray } from 'apache-arrow';
+import {
+  Bool,
+  type DataType,
+  Dictionary,
+  Int32,
+  makeVector,
+  TimestampMicrosecond,
+  TimestampMillisecond,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import { Random } from '#test/model/random.ts';
 import { part, transact } from './multipart-body.ts';
@@ -119,6 +129,46 @@ test('a source of deletions alone needs no more than key, version and mark, and 
   );
   assert.deepEqual(counts(one), [0, 0, 2, 0]);
   assert.deepEqual(await names(service), []);
+});
+
+test('what the indices of a dictionary stand for is a mark, or none', async (t) => {
+  const service = await startWith((clean) => t.after(clean), [row(1, 1, 'a'), row(2, 1, 'b'), row(3, 1, 'c')]);
+  const rows = table([row(1, 2, 'd'), row(2, 2, 'e'), row(3, 2, 'f')]);
+  const strings = new Dictionary(new Utf8(), new Int32());
+  const words = vectorFromArray(['d', null, null], strings);
+  assert.deepEqual(
+    counts(await merge(service, stream({ ...rows, op: words }), '&tombstone=op')).slice(0, 3),
+    [0, 2, 1],
+  );
+  const flags = new Dictionary(new Bool(), new Int32());
+  const deleted = makeVector({
+    type: flags,
+    data: new Int32Array([0, 1, 2]),
+    dictionary: vectorFromArray([false, true, null], new Bool()),
+  });
+  assert.deepEqual(
+    counts(await merge(service, stream({ ...rows, deleted }), '&tombstone=deleted')).slice(0, 3),
+    [1, 1, 1],
+  );
+  assert.deepEqual(await names(service), ['1 d', '3 f']);
+});
+
+test('a version column that is cast to another unit of time leaves its tombstones behind', async (t) => {
+  const service = await startTestService((clean) => t.after(clean));
+  const at = (id: number, day: number, type: DataType) => ({
+    id: vectorFromArray([id], new Int32()),
+    v: vectorFromArray([Date.UTC(2026, 1, day)], type),
+  });
+  const made = await service.post('/v1/table/t/create', stream(at(1, 1, new TimestampMicrosecond())));
+  assert.equal(made.status, 200);
+  const deleted = vectorFromArray([true], new Bool());
+  await merge(service, stream({ ...at(1, 2, new TimestampMicrosecond()), deleted }));
+  const late = await merge(service, stream(at(1, 1, new TimestampMicrosecond())), '&version_column=v');
+  assert.equal(late.num_stale_rows, 1);
+  const alterations = [{ path: 'v', data_type: { type: 'timestamp:ms:-' } }];
+  assert.equal((await service.post('/v1/table/t/alter_columns', { alterations })).status, 200);
+  const newer = await merge(service, stream(at(1, 3, new TimestampMillisecond())), '&version_column=v');
+  assert.deepEqual(counts(newer), [1, 0, 0, 0]);
 });
 
 test('of rows with one key, marked or not, the newest of the source counts', async (t) => {
