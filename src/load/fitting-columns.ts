@@ -1,7 +1,8 @@
 /**
  * Makes columns of Arrow and Parquet files those of the table, whose types decide how a value is read: an int32 fits a column of int64,
  * and so does a float64 that is whole. Each value goes by its JSON, by the rules of rows that come as text (docs/rows.md), so none becomes
- * another one unseen. What text cannot say is left as it is, and the service says whether it takes it.
+ * another one unseen. What text cannot say is left as it is, and the service says whether it takes it. So is what a table could get room
+ * for, where it may be extended: whether it has it already changes nothing, so a second run of a load sends the same bytes.
  */
 import { openBatch, openDictionary } from '../arrow/column/batch-buffers.ts';
 import { allRows, BatchPlan } from '../arrow/column/batch-plan.ts';
@@ -9,6 +10,7 @@ import { type ColumnData, isText, readBatch } from '../arrow/column/column-data.
 import { asBuffer, bytesOfMessage } from '../arrow/format/ipc-file.ts';
 import { type FlatTable, prefixBytes, readMessage } from '../arrow/format/message.ts';
 import { schemaOfFields } from '../arrow/schema/copied-schema.ts';
+import { couldHold } from '../arrow/schema/extended-schema.ts';
 import { elementOf, type Field, type Schema, typeName, valuesField } from '../arrow/schema/schema.ts';
 import { schemaBytes } from '../arrow/schema/schema-bytes.ts';
 import { paired } from '../kernel/paired.ts';
@@ -21,10 +23,12 @@ import { blockOf, type RowMessage, schemaOfMessage } from './row-messages.ts';
 export async function* fittedTo(
   table: Schema | undefined,
   messages: AsyncIterable<RowMessage>,
+  isExtending = false,
 ): AsyncGenerator<RowMessage> {
   let fitting: FittingColumns | undefined;
   for await (const message of messages) {
-    if (message.kind === 'schema' && table !== undefined) fitting = FittingColumns.of(message.bytes, table);
+    if (message.kind === 'schema' && table !== undefined)
+      fitting = FittingColumns.of(message.bytes, table, isExtending);
     const fitted = fitting === undefined ? message : fitting.fit(message);
     if (fitted !== undefined) yield fitted;
   }
@@ -49,12 +53,11 @@ class FittingColumns {
   }
 
   /** Answers undefined where all columns stay as they are. */
-  static of(schemaMessage: Uint8Array, table: Schema): FittingColumns | undefined {
+  static of(schemaMessage: Uint8Array, table: Schema, isExtending: boolean): FittingColumns | undefined {
     const columns = schemaOfMessage(schemaMessage).fields.map((from): ColumnFit => {
       const to = table.fields.find(({ name }) => name === from.name);
-      return to === undefined || typeName(to) === typeName(from) || !mayBecome(from, to)
-        ? { from, to: from }
-        : { from, to };
+      const isSame = to === undefined || typeName(to) === typeName(from) || (isExtending && couldHold(to, from));
+      return isSame || !mayBecome(from, to) ? { from, to: from } : { from, to };
     });
     return columns.some(({ from, to }) => from !== to) ? new FittingColumns(columns) : undefined;
   }

@@ -12,6 +12,8 @@ import { messagesOfText, type RowMessage } from './row-messages.ts';
 export interface KnownColumns {
   /** The table that the rows are for has it. */
   readonly table?: Schema | undefined;
+  /** What the table lacks comes as the file has it. */
+  readonly isExtending?: boolean;
   /** A new table gets these; the other types follow from the values. */
   readonly types?: readonly Field[] | undefined;
   /** Takes why each row of a text was left out, where rows that cannot be read do not end the load. */
@@ -20,7 +22,7 @@ export interface KnownColumns {
 
 export async function* messagesByFormat(
   input: InputFile,
-  { table, types = [], leftOut }: KnownColumns,
+  { table, isExtending = false, types = [], leftOut }: KnownColumns,
 ): AsyncGenerator<RowMessage> {
   const { path, format, delimiter } = input;
   if (types.length > 0 && (format === 'arrow' || format === 'parquet'))
@@ -28,10 +30,10 @@ export async function* messagesByFormat(
   switch (format) {
     case 'parquet':
       if (path === undefined) throw invalidInput('Parquet has its footer at the end: a file is needed, not a pipe');
-      yield* fittedTo(table, messagesOfParquet(path));
+      yield* fittedTo(table, messagesOfParquet(path), isExtending);
       return;
     case 'arrow':
-      yield* fittedTo(table, messagesOfArrow(input));
+      yield* fittedTo(table, messagesOfArrow(input), isExtending);
       return;
     case 'csv':
     case 'csv-without-header':
@@ -43,6 +45,7 @@ export async function* messagesByFormat(
         format,
         delimiter,
         table,
+        isExtending,
         given,
         leftOut: listedIn(leftOut),
         takesAny: true,

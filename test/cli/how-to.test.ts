@@ -38,12 +38,15 @@ async function serve(t: TestContext) {
 
 test('the commands of the page of daily files give the rows of the page', async (t) => {
   const page = pageOf('daily-file');
-  const [commands = ''] = blocksOf(page, 'sh');
-  const [rows = ''] = blocksOf(page, 'csv');
+  const [commands = '', more = ''] = blocksOf(page, 'sh');
+  const [rows = '', extended = ''] = blocksOf(page, 'csv');
   const { run } = await serve(t);
   const answers = run(commands);
   assert.ok(answers.replaceAll('\r', '').endsWith(rows), answers);
   assert.match(answers, /"duplicates":1,"stale":1/);
+  assert.throws(() => run(more.replace(' --schema extend', '')), /column colour does not exist in the table/);
+  const later = run(more);
+  assert.ok(later.replaceAll('\r', '').endsWith(extended), later);
 });
 
 test('a load says each row that the table has no room for, and without --refused ends at it, whatever the table says', async (t) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import type { Connection, Table } from '@lancedb/lancedb';
-import { Table as ArrowTable, Field, Int32, List, Utf8, vectorFromArray } from 'apache-arrow';
+import { Table as ArrowTable, Field, Int32, List, Schema, Utf8, vectorFromArray } from 'apache-arrow';
 import { afterSuite } from '#test/fixtures/after-suite.ts';
 import { startTestService, type TestService } from '#test/fixtures/service.ts';
 import {
@@ -54,6 +54,35 @@ describe('the LanceDB SDK merges rows', () => {
       await (await openDirectly(service, people.name)).version(),
       'the version is the table’s (P5)',
     );
+  });
+
+  test('an Arrow table with columns that the table lacks brings them, by the default or the header', async () => {
+    const extraHeaders = { 'x-lancegate-schema': 'extend' };
+    const byHeader = await connectOver(service, {
+      apiKey: await makeApiKey(service, allRights),
+      clientConfig: { extraHeaders },
+    });
+    const [rows, more] = [peopleTable([ann]), vectorFromArray(['red', 'green'], new Utf8())];
+    const byDefault = new ArrowTable(
+      new Schema(rows.schema.fields, new Map([['lancegate.schema_mode', 'extend']])),
+      rows.batches,
+    );
+    for (const [connection, name, first] of [
+      [database, 'extended_by_default', byDefault],
+      [byHeader, 'extended_by_header', rows],
+    ] as const) {
+      const table = await connection.createTable(name, first);
+      const ids = vectorFromArray([1, 9], new Int32());
+      const answer = await table
+        .mergeInsert('id')
+        .whenMatchedUpdateAll()
+        .whenNotMatchedInsertAll()
+        .execute(new ArrowTable({ id: ids, colour: more }));
+      assert.deepEqual(countsOf({ ...answer }), { inserted: 1, updated: 1, deleted: 0, rows: 2 });
+      const [one, nine] = await stored(table);
+      assert.deepEqual(one, { ...ann, colour: 'red' });
+      assert.equal(nine?.colour, 'green');
+    }
   });
 
   test('update only leaves new keys out', async () => {

@@ -75,6 +75,10 @@ function requireNoNewFields(field: Field, target: Field, path: readonly string[]
   }
 }
 
+/** Whether the column of a table has room for values of another type, or could get it. */
+export const couldHold = (target: Field, field: Field): boolean =>
+  isNull(target) || (!isNull(field) && widerField(field, target) !== undefined);
+
 function widerField(field: Field, target: Field): Field | undefined {
   if (field.dictionary !== undefined || target.dictionary !== undefined) return undefined;
   const [item, targetItem] = [field.children[0], target.children[0]];

@@ -8,11 +8,11 @@ import { resolve } from 'node:path';
 import { typeName } from '../../arrow/schema/schema.ts';
 import { type OptionValues, optional, withDefault } from '../../config/options.ts';
 import { boolean, cellDelimiter, listOf, oneOf, path, text } from '../../config/value-types.ts';
-import { isSome } from '../../kernel/some.ts';
+import { isSome, type Some } from '../../kernel/some.ts';
 import { inputFormats } from '../../load/input-file.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { schemaOfMessage } from '../../load/row-messages.ts';
-import type { RuleTexts } from '../../table/standing-rules.ts';
+import { type RuleTexts, schemaModes } from '../../table/standing-rules.ts';
 import { typeAssignment } from '../arrow.ts';
 import { type CliContext, CliError, UsageError, write } from '../command.ts';
 import { commandOf } from '../command-line.ts';
@@ -36,6 +36,10 @@ const options = {
   tombstone: optional(text, {
     flag: 'tombstone',
     doc: 'With --on: a row with true in this column, or with any value if it is no Boolean, deletes the row of its key. With --version-column older rows of the key stay away for 7 days.',
+  }),
+  schema: optional(oneOf(schemaModes), {
+    flag: 'schema',
+    doc: 'With --on or --append: extend gives the table the columns of the files that it lacks, and types with room for their values.',
   }),
   append: withDefault(boolean, { flag: 'append', default: 'false', doc: 'Add all rows, whatever is in the table.' }),
   replace: withDefault(boolean, {
@@ -90,6 +94,7 @@ export const loadCommand = commandOf(
     const mode = modeOf(given);
     const service = serviceClient(given, reading.values, context);
     const { types, run: label, refused: refusedFile } = given;
+    requireRerun(mode, files, given);
     const how = { mode, said: given, types, label, refusedFile };
     const row = await new Load({ table, files, ...how, service, context }).run();
     await printRows([row], Object.keys(row), formOf(given, context), context.stdout);
@@ -99,7 +104,7 @@ export const loadCommand = commandOf(
   },
 );
 
-function modeOf({ on, onDuplicate, versionColumn, tombstone, append, replace }: GivenToLoad): LoadMode {
+function modeOf({ on, onDuplicate, versionColumn, tombstone, schema, append, replace }: GivenToLoad): LoadMode {
   const rules: RuleTexts = {
     ...(onDuplicate !== undefined && { on_duplicate: onDuplicate }),
     ...(versionColumn !== undefined && { version_column: versionColumn }),
@@ -109,9 +114,10 @@ function modeOf({ on, onDuplicate, versionColumn, tombstone, append, replace }: 
     throw new UsageError([
       '--on-duplicate, --version-column and --tombstone need --on COLUMN: without a key no row replaces another',
     ]);
+  const extended: RuleTexts = schema === undefined ? {} : { schema };
   const modes: readonly (LoadMode | false | undefined)[] = [
-    on && { kind: 'upsert', on, rules },
-    append && { kind: 'append' },
+    on && { kind: 'upsert', on, rules: { ...rules, ...extended } },
+    append && { kind: 'append', on: [], rules: extended },
     replace && { kind: 'replace' },
   ];
   const [mode, ...others] = modes.filter((each) => each !== false && each !== undefined);
@@ -119,6 +125,20 @@ function modeOf({ on, onDuplicate, versionColumn, tombstone, append, replace }: 
   throw new UsageError([
     'one of --on COLUMN, --append and --replace says what becomes of the rows that are in the table',
   ]);
+}
+
+/** A table that gets columns must not change what the same command sends when it is run again. */
+function requireRerun({ kind }: LoadMode, files: Some<string>, { schema, format }: GivenToLoad): void {
+  if (schema === undefined) return;
+  if (kind === 'replace')
+    throw new UsageError(['--schema needs --on or --append: with --replace the table gets the columns of the files']);
+  if (schema !== 'extend') return;
+  if (format === 'csv-without-header')
+    throw new UsageError(['--schema extend needs files with names of columns, which csv-without-header has not']);
+  if (kind === 'append' && files.length > 1)
+    throw new UsageError([
+      '--append with --schema extend takes one file: after a break, what a later one added would change how the others are read, and their rows would be added twice',
+    ]);
 }
 
 /** A shell leaves patterns that it did not expand as they are. */

@@ -6,11 +6,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { parseFieldPath, resolveField } from '../../arrow/schema/field-path.ts';
 import { readSchemaOfIpcFile } from '../../arrow/schema/read-schema.ts';
 import { type Field, type Schema, typeName } from '../../arrow/schema/schema.ts';
-import type { Clock } from '../../kernel/clock.ts';
 import { LancegateError } from '../../kernel/errors.ts';
 import type { Some } from '../../kernel/some.ts';
 import { freeMemory } from '../../load/free-memory.ts';
 import { type InputFile, openInput, type SaidOfFile } from '../../load/input-file.ts';
+import type { KnownColumns } from '../../load/messages-by-format.ts';
 import { messagesOfFile } from '../../load/messages-of-file.ts';
 import { PartKeys, partsOf, type RowsPart } from '../../load/parts.ts';
 import { Progress } from '../../load/progress.ts';
@@ -21,10 +21,11 @@ import { type CliContext, CliError, fileFault } from '../command.ts';
 import type { PrintedRow } from './printed-rows.ts';
 import { type ServiceClient, ServiceRefusal, ServiceSilent } from './service-client.ts';
 import { tableRoute } from './table-commands.ts';
+import { untilAnswered } from './until-answered.ts';
 
 export type LoadMode =
-  | { readonly kind: 'upsert'; readonly on: readonly string[]; readonly rules: RuleTexts }
-  | { readonly kind: 'append' | 'replace' };
+  | { readonly kind: 'upsert' | 'append'; readonly on: readonly string[]; readonly rules: RuleTexts }
+  | { readonly kind: 'replace' };
 
 export const inputOf = (
   name: string,
@@ -59,6 +60,15 @@ interface Loaded {
   readonly num_stale_rows?: number;
   readonly num_invalid_rows?: number;
   readonly invalid_rows?: readonly { readonly row: number; readonly reason: string }[];
+  readonly added_columns?: readonly ChangedColumn[];
+  readonly widened_columns?: readonly ChangedColumn[];
+}
+
+interface ChangedColumn {
+  readonly name: string;
+  readonly type: string;
+  /** Undefined for a new one. */
+  readonly was?: string;
 }
 
 interface TablePlace {
@@ -100,34 +110,43 @@ export class Load {
   /** A table that is not there gets its columns with the first part, so that a load that fails before leaves none. */
   async #addParts(mode: Exclude<LoadMode, { readonly kind: 'replace' }>): Promise<void> {
     const { table, files, types } = this.#parts;
+    const { kind, on } = mode;
+    const isExtending = mode.rules.schema === 'extend';
     const there = await this.#described();
     const made = there === undefined || there.is_only_declared === true ? await this.#columnsOfFile() : undefined;
-    const columns = made?.columns ?? (await this.#columnsOfTable());
+    let columns = made?.columns ?? (await this.#columnsOfTable());
     if (made === undefined) requireTypes(columns, types);
-    const on = mode.kind === 'upsert' ? mode.on : [];
     for (const path of on) requireKey(path, columns);
-    const rules = mode.kind === 'upsert' ? Object.entries(mode.rules) : [];
+    const rules = Object.entries(mode.rules);
     // Whatever the table says: rows that nobody is told of would be lost.
     const onInvalid = this.#leftOut === undefined ? '' : 'report';
     const said = new URLSearchParams([...on.map((column): [string, string] => ['on', column]), ...rules]);
     said.set('on_invalid', onInvalid);
-    const route = tableRoute(table, `${mode.kind === 'upsert' ? 'merge_insert' : 'insert'}?${said}`);
+    const route = tableRoute(table, `${kind === 'upsert' ? 'merge_insert' : 'insert'}?${said}`);
     let keys: PartKeys | undefined;
     const send = async (part: RowsPart, file: string): Promise<void> => {
       const how = [...on, ...rules.flat(), ...(onInvalid === '' ? [] : [onInvalid])];
-      keys ??= this.#keysAt(there?.location ?? (await this.#declare()), mode.kind, how);
+      keys ??= this.#keysAt(there?.location ?? (await this.#declare()), kind, how);
       await this.#send(route, part, keys.next(part), file);
     };
-    for (const file of files) await this.#addFile(file, columns, send);
+    for (const file of files) {
+      // The file before may have brought some.
+      if (isExtending && keys !== undefined) columns = await this.#columnsOfTable();
+      await this.#addFile(file, { table: columns, types, leftOut: this.#leftOut, isExtending }, send);
+    }
     if (made !== undefined && keys === undefined) await this.#makeEmpty(made.schema);
   }
 
-  async #addFile(file: string, table: Schema, send: (part: RowsPart, file: string) => Promise<void>): Promise<void> {
-    const { types, said, context } = this.#parts;
+  async #addFile(
+    file: string,
+    known: KnownColumns,
+    send: (part: RowsPart, file: string) => Promise<void>,
+  ): Promise<void> {
+    const { said, context } = this.#parts;
     await using input = (file === '-' && this.#pipe) || (await inputOf(file, said, context));
     const progress = new Progress(context.stderr, context.clock, input.totalBytes);
     try {
-      for await (const part of readAhead(partsOf(messagesOfFile(input, { table, types, leftOut: this.#leftOut })))) {
+      for await (const part of readAhead(partsOf(messagesOfFile(input, known)))) {
         await send(part, file);
         freeMemory(part.body);
         await this.#keepRefused(file);
@@ -155,6 +174,7 @@ export class Load {
   }
 
   async #send(route: string, part: RowsPart, key: string, file: string): Promise<void> {
+    const { context } = this.#parts;
     const content = { type: arrowStreamType, bytes: part.body };
     const attempt = async (service: ServiceClient) => {
       const response = await service.ask(route, { content, headers: { 'idempotency-key': key } });
@@ -178,6 +198,10 @@ export class Load {
     this.#passedOver.duplicates += answer.num_duplicate_rows ?? 0;
     this.#passedOver.stale += answer.num_stale_rows ?? 0;
     this.#sum.parts += 1;
+    for (const { name, type } of answer.added_columns ?? [])
+      context.stderr.write(`the table got column ${name} of ${type}\n`);
+    for (const { name, type, was } of answer.widened_columns ?? [])
+      context.stderr.write(`column ${name} of the table became ${type}, from ${was}\n`);
     if (isReplay) this.#sum.partsThereBefore += 1;
   }
 
@@ -358,34 +382,5 @@ async function* readAhead<Item>(items: AsyncIterable<Item>): AsyncGenerator<Item
     }
   } finally {
     await iterator.return?.();
-  }
-}
-
-// A service that is busy, restarts or cannot be reached for a while does not end a load.
-const firstPauseMs = 250;
-const longestPauseMs = 15_000;
-
-interface RetryWaits {
-  readonly clock: Clock;
-  readonly pause: (forMs: number) => Promise<void>;
-  /** Says after how many milliseconds the error may be over, 0 where it does not say; undefined where it stays. */
-  readonly mayPass: (error: unknown) => number | undefined;
-}
-
-/** `attempt` may be made again after an error that passes, even where it did its work. */
-export async function untilAnswered<Answer>(
-  attempt: () => Promise<Answer>,
-  { clock, pause, mayPass }: RetryWaits,
-): Promise<Answer> {
-  // Without an answer for five minutes, the load asks a person to look.
-  const untilMs = clock.nowMs() + 5 * 60_000;
-  for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, longestPauseMs)) {
-    try {
-      return await attempt();
-    } catch (error) {
-      const afterMs = mayPass(error);
-      if (afterMs === undefined || clock.nowMs() >= untilMs) throw error;
-      await pause(Math.min(Math.max(afterMs, pauseMs), longestPauseMs));
-    }
   }
 }

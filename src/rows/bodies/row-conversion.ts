@@ -169,15 +169,11 @@ export class RowConversion {
     }
     const seen = new SeenFields(this.#isCsv);
     for (const { values, place } of rows) seen.see(values, place);
-    const columns = this.#isExtending ? withValues(seen.byName, this.#table) : seen.byName;
+    const columns = this.#isExtending ? withValues(seen.byName, this.#table, this.#given) : seen.byName;
     requireNamed(columns, this.#given, this.#isCsv);
     if (this.#table === undefined) return fieldsOf(columns, this.#given);
-    const fields = fieldsOfTable(
-      columns,
-      this.#isExtending ? extendedBy(columns, this.#table) : this.#table,
-      this.#given,
-    );
-    return this.#isExtending ? fields.map((field) => this.#roomFor(field, rows, columns)) : fields;
+    if (!this.#isExtending) return fieldsOfTable(columns, this.#table, this.#given);
+    return fieldsOfExtended(columns, this.#table, this.#given).map((field) => this.#roomFor(field, rows, columns));
   }
 
   /** An integer column of the table stays as it is where each of the values is one of its integers. */
@@ -263,16 +259,20 @@ function fieldsOfTable(columns: Columns, table: Schema, given: GivenFields): rea
 }
 
 /** A column that the table lacks, and that has no value yet, has no type either. */
-function withValues(columns: Columns, table: Schema | undefined): Columns {
-  const known = new Set(table?.fields.map(({ name }) => name));
+function withValues(columns: Columns, table: Schema | undefined, given: GivenFields): Columns {
+  const known = new Set([...(table?.fields.map(({ name }) => name) ?? []), ...given.keys()]);
   return new Map([...columns].filter(([name, { hasValue }]) => hasValue || known.has(name)));
 }
 
-/** The table with the columns that were seen besides. */
-function extendedBy(columns: Columns, table: Schema): Schema {
-  const known = new Set(table.fields.map(({ name }) => name));
-  const added = [...columns].filter(([name]) => !known.has(name));
-  return { ...table, fields: [...table.fields, ...added.map(([name, values]) => values.field(name, true))] };
+/** The fields get the types that the table has, or would get, in the order of the rows: the table's own changes where it is extended. */
+function fieldsOfExtended(columns: Columns, table: Schema, given: GivenFields): readonly Field[] {
+  const types = new Map([...given, ...table.fields.map((field) => [field.name, field] as const)]);
+  const seen = [...columns].map(([name, values]) => {
+    const field = types.get(name);
+    return field === undefined ? values.field(name, true) : fieldSeen(field, values);
+  });
+  const later = [...given.keys()].filter((name) => !columns.has(name));
+  return [...seen, ...later.flatMap((name) => types.get(name) ?? [])];
 }
 
 /** Columns that are numbered have names as near as misspelt ones. */

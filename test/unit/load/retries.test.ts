@@ -1,7 +1,7 @@
 /** What passes is waited for, longer each time; what stays is thrown. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { untilAnswered } from '#src/cli/remote/load-run.ts';
+import { untilAnswered } from '#src/cli/remote/until-answered.ts';
 
 class Busy extends Error {
   readonly afterMs: number;
