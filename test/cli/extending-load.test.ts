@@ -52,6 +52,8 @@ async function rowsOf(table: string): Promise<readonly Record<string, unknown>[]
 test('extends a table by the columns of a file, and takes the same file no second time (P6)', async () => {
   const columns = ['id', 'n', 'name', 'at', 'size'] as const;
   const text = 'size,at,id,n,name,nothing\n1.5,2026-03-02,2,0.5,"b",\n,,3,9,c,\n';
+  const nested = '"s":{"b":[1],"a":{"c":null,"d":"x"}},"l":[{"y":1},{"x":null}],"e":[],"v":[0.5,1],"any":[1,"x"]';
+  const lines = `{"size":1.5,"at":"2026-03-02","id":2,"n":0.5,"name":"b",${nested}}\n{"id":3,"n":9,"name":"c"}\n`;
   const parquet = Table.fromIPCStream(
     tableToIPC(
       tableFromArrays({
@@ -66,6 +68,7 @@ test('extends a table by the columns of a file, and takes the same file no secon
   );
   for (const [table, path] of [
     ['wider-text', file('wider.csv', text)],
+    ['wider-lines', file('wider.ndjson', lines)],
     ['wider-parquet', file('wider.parquet', writeParquet(parquet))],
   ] as const) {
     const first = tableFromArrays({ id: Int32Array.of(1), n: Int16Array.of(1), name: ['a'] });
