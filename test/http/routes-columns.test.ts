@@ -184,15 +184,6 @@ describe('columns are changed', () => {
     assert.equal((await describeTable(table)).version, 1);
   });
 
-  test('a field in a struct keeps its type, and the table answers filters by its other fields', async () => {
-    const table = 'with_a_struct';
-    const rows = [1, 2].map((id) => ({ id, s: { a: id, b: 'x' } }));
-    succeeded(await service.post(`/v1/table/${table}/create`, rows));
-    const cast = alter({ path: 's.b', data_type: { type: 'large_string' } });
-    refused(await ask(table, 'alter_columns', cast), 400, 13, /s\.b is in a struct/);
-    assert.equal((await service.post(`/v1/table/${table}/count_rows`, { predicate: 's.a > 1' })).body as unknown, 1);
-  });
-
   test('an index follows its column to another name, keeps it from a cast, and goes with it', async () => {
     const table = await newTable();
     succeeded(await ask(table, 'create_scalar_index', { column: 'id', index_type: 'BTREE' }));

@@ -21,6 +21,7 @@ import {
   Uint64,
   Utf8,
 } from 'apache-arrow';
+import { startTestService } from '#test/fixtures/service.ts';
 import { columns, merge, refused, startWith, streamOf, typed } from './extending.ts';
 import { type Row, storedRows, stream } from './rows.ts';
 
@@ -204,4 +205,16 @@ test('a column with an index keeps its type, and the refusal names the index', a
     stream({ id: [1], b: typed(new Float64(), [1]) }),
     /its index b_idx would be lost/,
   );
+});
+
+test('a field in a struct keeps its type, and the table answers filters by its other fields', async (t) => {
+  const service = await startTestService((clean) => t.after(clean));
+  const rows = [1, 2].map((id) => ({ id, s: { a: id, b: 'x' } }));
+  assert.equal((await service.post('/v1/table/t/create', rows)).status, 200);
+  const answer = await service.post('/v1/table/t/alter_columns', {
+    alterations: [{ path: 's.b', data_type: { type: 'large_string' } }],
+  });
+  assert.deepEqual([answer.status, answer.body.code], [400, 13]);
+  assert.match(String(answer.body.error), /s\.b is in a struct/);
+  assert.equal((await service.post('/v1/table/t/count_rows', { predicate: 's.a > 1' })).body as unknown, 1);
 });
