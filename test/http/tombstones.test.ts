@@ -280,4 +280,21 @@ test('a merge in a transact sees tombstones, and has no marked rows', async (t) 
   const refused = await transact(service, 't', [put, late]);
   assert.equal(refused.status, 400);
   assert.match(JSON.stringify(refused.body), /a merge in a transact has no marked rows/);
+  const unmarked = part('put', { operation: 'merge_insert', on: 'id', source: 'r', tombstone: '' });
+  assert.equal((await transact(service, 't', [unmarked, late])).status, 200);
+});
+
+test('a merge in a transact has the rules of its fields', async (t) => {
+  const service = await startWith((clean) => t.after(clean), [row(1, 5, 'a')]);
+  const merging = async (rules: Readonly<Record<string, unknown>>, ...rows: readonly Sent[]) => {
+    const put = part('put', { operation: 'merge_insert', on: 'id', source: 'r', ...rules });
+    return await transact(service, 't', [put, part('r', stream(table(rows)))]);
+  };
+  const twice = await merging({ on_duplicate: 'last' }, row(2, 1, 'b'), row(2, 1, 'c'));
+  assert.equal(twice.status, 200, JSON.stringify(twice.body));
+  assert.equal((await merging({ version_column: 'v' }, row(1, 4, 'late'))).status, 200);
+  assert.deepEqual(await names(service), ['1 a', '2 c']);
+  const keyless = await merging({ key_required: true }, row(null, 1, 'd'));
+  assert.equal(keyless.status, 400);
+  assert.match(JSON.stringify(keyless.body), /key_required asks for a key/);
 });

@@ -86,6 +86,10 @@ const MergeOperation = Type.Object({
   when_not_matched_insert_all: Type.Optional(Type.Boolean()),
   when_not_matched_by_source_delete: Type.Optional(Type.Boolean()),
   when_not_matched_by_source_delete_filt: Type.Optional(Type.String()),
+  on_duplicate: Type.Optional(Type.String()),
+  version_column: Type.Optional(Type.String()),
+  tombstone: Type.Optional(Type.Literal('')),
+  key_required: Type.Optional(Type.Boolean()),
   use_index: Type.Optional(Type.Boolean()),
   schema: SchemaMode,
 });
