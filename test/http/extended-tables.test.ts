@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { connect } from '@lancedb/lancedb';
 import {
   type DataType,
   Dictionary,
@@ -312,5 +313,19 @@ test('who may not add columns is refused by the name of the right, and only wher
   assert.equal(
     (await service.post('/v1/table/t/merge_insert?on=id&schema=extend', more, await as('feeder'))).status,
     200,
+  );
+});
+
+test('a table with files of the first version of Lance is not extended, and the refusal says why', async (t) => {
+  const service = await startTestService((clean) => t.after(clean));
+  const connection = await connect(service.tablesFolder);
+  const storageOptions = { new_table_data_storage_version: 'legacy' };
+  (await connection.createTable('old', [{ id: 1 }], { storageOptions })).close();
+  assert.equal((await service.post('/v1/table/t/register', { location: 'old.lance' })).status, 200);
+  await refused(
+    service,
+    'insert?schema=extend',
+    stream({ id: typed(new Float64(), [2]), more: [1] }),
+    /first version of Lance/,
   );
 });

@@ -286,9 +286,9 @@ test('a merge in a transact sees tombstones, and has no marked rows', async (t) 
 
 test('a merge in a transact has the rules of its fields', async (t) => {
   const service = await startWith((clean) => t.after(clean), [row(1, 5, 'a')]);
-  const merging = async (rules: Readonly<Record<string, unknown>>, ...rows: readonly Sent[]) => {
+  const merging = (rules: Readonly<Record<string, unknown>>, ...rows: readonly Sent[]) => {
     const put = part('put', { operation: 'merge_insert', on: 'id', source: 'r', ...rules });
-    return await transact(service, 't', [put, part('r', stream(table(rows)))]);
+    return transact(service, 't', [put, part('r', stream(table(rows)))]);
   };
   const twice = await merging({ on_duplicate: 'last' }, row(2, 1, 'b'), row(2, 1, 'c'));
   assert.equal(twice.status, 200, JSON.stringify(twice.body));

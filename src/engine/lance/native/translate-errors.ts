@@ -169,6 +169,11 @@ const anyRules: readonly Rule[] = [
     'TableSchemaValidationError',
     'a struct has two fields {part}, and Lance can only read it; drop the column',
   ],
+  [
+    /Cannot add all-null columns to legacy dataset version/,
+    'TableSchemaValidationError',
+    'the files of the table have the first version of Lance, to which no column without values can be added',
+  ],
   // On an object store; on a file system `branch-state.ts` refuses it first.
   [
     /This dataset cannot be (?:read|written) by this version of Lance\..*Flags: (\d+)/s,
