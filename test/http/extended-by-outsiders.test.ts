@@ -23,20 +23,23 @@ async function mergeUntilByRowAddress(service: TestService): Promise<void> {
   }
 }
 
-const addDirectly = async (service: TestService, name: string, valueSql: string): Promise<void> => {
-  await (await openDirectly(service, 't')).addColumns([{ name, valueSql }]);
-};
+async function addDirectly(service: TestService, columns: Readonly<Record<string, string>>): Promise<void> {
+  const table = await openDirectly(service, 't');
+  const there = new Set((await table.schema()).fields.map(({ name }) => name));
+  const lacking = Object.entries(columns).filter(([name]) => !there.has(name));
+  await table.addColumns(lacking.map(([name, valueSql]) => ({ name, valueSql })));
+}
 
 test('a column that another program has added since the last look is taken as the table has it (P2, P4)', async (t) => {
   const service = await startWith((clean) => t.after(clean), stream({ id: [1, 2], a: [1, 2] }));
   await mergeUntilByRowAddress(service);
-  await addDirectly(service, 'b', 'cast(id * 0 + 7 as int)');
+  await addDirectly(service, { b: 'cast(id * 0 + 7 as int)' });
   const answer = await merge(service, stream({ id: [2, 3], b: [8, 9], c: ['x', 'y'] }));
   assert.deepEqual(
     [answer.num_updated_rows, answer.num_inserted_rows, answer.added_columns],
     [1, 1, [{ name: 'c', type: 'utf8' }]],
   );
-  await addDirectly(service, 'd', 'cast(id as string)');
+  await addDirectly(service, { d: 'cast(id as string)' });
   await refused(service, 'merge_insert?on=id&schema=extend', stream({ id: [1], d: typed(new Float64(), [0.5]) }), /d/);
   await mergeUntilByRowAddress(service);
   const rows = await storedRows(service, 't');
@@ -57,25 +60,28 @@ test('columns that come from both sides at once are all there, with each row, an
   for (const round of rounds) {
     // The other program is refused where the service commits first, and tries again.
     const theirs = async (): Promise<void> => {
-      const add = () => addDirectly(service, `theirs${round}`, `cast(id * 0 + ${round} as int)`);
+      const value = 'cast(id * 0 - 1 as int)';
+      const add = () => addDirectly(service, { [`theirs${round}`]: value, [`both${round}`]: value });
       for (let left = 20; !(await add().then(...settled)); left--) assert.ok(left > 0, 'it is never added');
     };
-    const ours = merge(service, stream({ id: [1, 10 + round], [`ours${round}`]: [round, round] }));
-    const [answer] = await Promise.all([ours, theirs()]);
-    assert.deepEqual(
-      [answer.num_updated_rows, answer.num_inserted_rows, answer.added_columns],
-      [1, 1, [{ name: `ours${round}`, type: 'int32' }]],
+    const ours = merge(
+      service,
+      stream({ id: [1, 10 + round], [`ours${round}`]: [round, round], [`both${round}`]: [round, round] }),
     );
+    const [answer] = await Promise.all([ours, theirs()]);
+    assert.deepEqual([answer.num_updated_rows, answer.num_inserted_rows], [1, 1]);
+    const [first] = answer.added_columns as readonly object[];
+    assert.deepEqual(first, { name: `ours${round}`, type: 'int32' });
   }
   const names = (await columns(service)).map((column) => column.replace(/:.*/, ''));
-  const added = rounds.flatMap((round) => [`ours${round}`, `theirs${round}`]);
+  const added = rounds.flatMap((round) => [`ours${round}`, `theirs${round}`, `both${round}`]);
   assert.deepEqual(names.toSorted(), ['id', 'a', ...added].toSorted());
   await mergeUntilByRowAddress(service);
   const rows = await storedRows(service, 't');
   assert.equal(rows.length, 9);
   for (const round of rounds)
     assert.deepEqual(
-      rows.filter((row) => row[`ours${round}`] === round).map(({ id }) => id),
+      rows.filter((row) => row[`ours${round}`] === round && row[`both${round}`] === round).map(({ id }) => id),
       [1, 10 + round],
     );
 });
