@@ -120,6 +120,7 @@ const names: readonly (readonly [names: readonly string[], error: RegExp])[] = [
   [['n', ''], /^a column has an empty name$/],
   [['n', 'n'], /^column n appears twice$/],
   [['a.b'], /^column `a\.b`: a top-level name cannot hold a dot or a backtick$/],
+  [['n', '*'], /^column "\*": a top-level name cannot be an asterisk alone$/],
   [['n\0'], /^column "n\\u0000": a name cannot hold a NUL character$/],
   ...['_rowid', '_rowaddr', '_rowoffset', '_row_created_at_version', '_row_last_updated_at_version'].map(
     (name) => [['n', name], /^column _row\w+: the name is reserved by Lance$/] as const,
@@ -178,7 +179,7 @@ describe('what LanceDB cannot store, or its clients cannot read back, is refused
   }
 
   test('a key whose name the engine would misread', async () => {
-    for (const name of ['*', 'a"b', '""']) {
+    for (const name of ['a"b', '""']) {
       const stream = encodeStream(schemaOf([field(name, utf8), field('v', utf8)]), [{ [name]: ['x'], v: ['y'] }]);
       const table = encodeURIComponent(`keyed by ${name}`);
       assert.equal((await service.post(`/v1/table/${table}/create`, stream)).status, 200);

@@ -159,6 +159,8 @@ const columnOf = (name: string): Field => ({
 });
 
 function requireReachable(names: readonly string[]): void {
+  // The engine takes a column of this name for all columns of the table.
+  if (names.includes('*')) throw refuse('column "*": a top-level name cannot be an asterisk alone');
   const unreachable = names.find((name) => /[.`]/.test(name));
   if (unreachable === undefined) return;
   throw refuse(`column ${show([unreachable])}: a top-level name cannot hold a dot or a backtick`);
