@@ -14,7 +14,16 @@ import { guarded, type PostgresServer, sharedPostgres, withoutPostgres } from '#
 import { temporaryFolder } from '#test/fixtures/temporary-folder.ts';
 
 const emptied = [
-  ...['creations', 'open_branches', 'tables', 'locations', 'transactions', 'idempotency_keys', 'databases'],
+  ...[
+    'creations',
+    'open_branches',
+    'tables',
+    'dropped_tables',
+    'locations',
+    'transactions',
+    'idempotency_keys',
+    'databases',
+  ],
   "namespaces where path <> ''",
 ]
   .map((rows) => `delete from ${rows}`)

@@ -51,7 +51,7 @@ const onTwoDisks = (name: string): Layout => {
 /** Inserts of some thousand rows are several chunks; no version of a round is past its retention. */
 const givenOf = ({ root }: Layout): readonly Given[] => [
   { chunkBytes: 16 * 2 ** 10, indexFromRows: 300 },
-  ...['--storage-root', root, '--version-retention', '10m'],
+  ...['--storage-root', root, '--version-retention', '10m', '--drop-retention', '0s'],
 ];
 
 class Load {
