@@ -25,6 +25,7 @@ describe('a service whose storage root is a real S3 gateway', { skip: withoutS3G
     const settings = {
       STORAGE_ROOT: root,
       STORAGE_OPTIONS: JSON.stringify(gateway.storageOptions),
+      DROP_RETENTION: '0s',
       chunkBytes: 64 * 2 ** 10,
     };
     service = await startTestService(after, settings);
