@@ -152,20 +152,15 @@ export interface KeptDropped {
   readonly keptUntilMs: number;
 }
 
-/** It is in the trash, under the name that it had. */
-export type DroppedTable = TableRecord & KeptDropped;
+/** It is in the trash, under the name that it had. `cursor`: `after` of the page that begins behind this table. */
+export type DroppedTable = TableRecord & KeptDropped & { readonly cursor: string };
 
 /** The newest first. */
 export interface DroppedPageRequest extends PageRequest {
-  /** Those of a name, or of all names below a namespace, which may be gone itself; of all where this is undefined. */
-  readonly of?: { readonly named: TableRef } | { readonly below: NamespacePath };
+  /** Those of a name, or the one of an id; or of all names below a namespace, which may be gone itself. All where this is undefined. */
+  readonly of?: { readonly named: TableRef; readonly id?: TableId | undefined } | { readonly below: NamespacePath };
   /** Only those that were to be kept until then, or for less. */
   readonly endedByMs?: number;
-}
-
-export interface ListedDropped extends DroppedTable {
-  /** `after` of the page that begins behind this table. */
-  readonly cursor: string;
 }
 
 export interface ListedTable extends TableRecord {
@@ -272,7 +267,7 @@ export interface TableCatalog {
 
 /** The tables that were dropped, and can be brought back. */
 export interface TrashCatalog {
-  droppedTables(page: DroppedPageRequest): Promise<readonly ListedDropped[]>;
+  droppedTables(page: DroppedPageRequest): Promise<readonly DroppedTable[]>;
   /**
    * Makes the table `id` that was dropped as `from` visible as `to`, with all that it had. `TableNotFound` where the trash has none;
    * else as `declareTable`.
@@ -401,22 +396,4 @@ export interface Publication {
   readonly answer?: KeyedAnswer | undefined;
   /** What becomes of the files of a table that it replaces; they go where this is undefined. */
   readonly replaced?: KeptDropped | undefined;
-}
-
-// Errors of opening a catalog end the start of the process, and its operator reads them. So unlike a `LancegateError` they name
-// files and processes; they never reach a client.
-
-/** Another process owns the catalog. */
-export class CatalogHeld extends Error {
-  override readonly name = 'CatalogHeld';
-}
-
-/** The catalog was written by a newer lancegate; this one would misread it. */
-export class CatalogTooNew extends Error {
-  override readonly name = 'CatalogTooNew';
-}
-
-/** The catalog cannot be read, written or migrated; `cause` has the engine's own error. */
-export class CatalogUnusable extends Error {
-  override readonly name = 'CatalogUnusable';
 }

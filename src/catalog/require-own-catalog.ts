@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { codeOf } from '../kernel/errors.ts';
-import { CatalogUnusable } from './port.ts';
+import { CatalogUnusable } from './open-errors.ts';
 import type { StorageRootCatalog } from './replica-port.ts';
 
 /**

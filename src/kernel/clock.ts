@@ -35,6 +35,30 @@ export const untilPassed = (clock: Clock, forMs: number): Promise<void> =>
     clock.schedule(forMs, resolve);
   });
 
+/**
+ * Works again and again, each time so long after the last as that answered in milliseconds. `work` never rejects. Returns how to stop it,
+ * which waits for the work under way; its signal aborts then, for the reason that is given.
+ */
+export function repeat(
+  clock: Clock,
+  firstAfterMs: number,
+  work: (stopping: AbortSignal) => Promise<number>,
+): (reason?: Error) => Promise<void> {
+  const stopping = new AbortController();
+  let underWay = Promise.resolve();
+  let cancel = clock.schedule(firstAfterMs, run);
+  function run(): void {
+    underWay = work(stopping.signal).then((afterMs) => {
+      if (!stopping.signal.aborted) cancel = clock.schedule(afterMs, run);
+    });
+  }
+  return async (reason) => {
+    stopping.abort(reason);
+    cancel();
+    await underWay;
+  };
+}
+
 /** Random identifiers are injected for the same reason. */
 export type NewId = () => string;
 

@@ -7,7 +7,7 @@ import type { TableCatalog, TableRecord } from '../catalog/port.ts';
 import type { ComputedStep } from '../change/change-request.ts';
 import { type ChangeDeps, submitChange } from '../change/submit-change.ts';
 import { factsOf, nothingAsked, principalFacts } from '../endpoint/route.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, repeat } from '../kernel/clock.ts';
 import { LancegateError, timedOut } from '../kernel/errors.ts';
 import { type BranchName, showTable } from '../kernel/ids.ts';
 import { firstOf, type RequestScope } from '../kernel/request-scope.ts';
@@ -39,20 +39,11 @@ const longestMs = 60_000;
 
 /** Returns how to stop it, which waits for the delete under way. */
 export function keepDeletingEndedRows(parts: EndedRowsDeps): () => Promise<void> {
-  const stopping = new AbortController();
-  let look = Promise.resolve();
-  let cancel = parts.clock.schedule(0, run);
-  function run(): void {
-    look = lookAtAll(parts, stopping.signal).then(() => {
-      // So no row is seen for a minute after its end, with time for the look and the deletes.
-      if (!stopping.signal.aborted) cancel = parts.clock.schedule(20_000, run);
-    });
-  }
-  return async () => {
-    stopping.abort(new LancegateError('SlowDown', 'the service stops; nothing was written'));
-    cancel();
-    await look;
-  };
+  const stop = repeat(parts.clock, 0, async (stopping) => {
+    await lookAtAll(parts, stopping);
+    return 20_000; // so no row is seen for a minute after its end, with time for the look and the deletes
+  });
+  return () => stop(new LancegateError('SlowDown', 'the service stops; nothing was written'));
 }
 
 /** Never rejects. */

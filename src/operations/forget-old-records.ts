@@ -1,5 +1,5 @@
 import type { TransactionCatalog } from '../catalog/port.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, repeat } from '../kernel/clock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
 /** So many keys and as many transactions go in one short transaction, so that no commit waits long for it. */
@@ -17,26 +17,14 @@ export function keepForgetting(parts: {
   readonly transactionsKeptMs: number;
 }): () => Promise<void> {
   const { clock, logger } = parts;
-  let round = Promise.resolve();
-  let cancel = clock.schedule(roundEveryMs, run);
-  let isStopped = false;
-  function run(): void {
-    round = forgetSome(parts).then(
-      (isDone) => scheduleNext(isDone ? roundEveryMs : 1_000),
-      (error: unknown) => {
-        logger.warn({ error }, 'old records could not be removed; the service tries again');
-        scheduleNext(roundEveryMs);
-      },
-    );
-  }
-  function scheduleNext(afterMs: number): void {
-    if (!isStopped) cancel = clock.schedule(afterMs, run);
-  }
-  return async () => {
-    isStopped = true;
-    cancel();
-    await round;
-  };
+  return repeat(clock, roundEveryMs, async () => {
+    try {
+      return (await forgetSome(parts)) ? roundEveryMs : 1_000;
+    } catch (error) {
+      logger.warn({ error }, 'old records could not be removed; the service tries again');
+      return roundEveryMs;
+    }
+  });
 }
 
 async function forgetSome(parts: Parameters<typeof keepForgetting>[0]): Promise<boolean> {

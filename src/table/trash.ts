@@ -7,7 +7,7 @@
 import type { DroppedPageRequest, DroppedTable, KeptDropped, TableRecord, TrashCatalog } from '../catalog/port.ts';
 import type { Locations } from '../engine/port/engine.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { Location, TableRef } from '../kernel/ids.ts';
+import type { Location, TableId, TableRef } from '../kernel/ids.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { TableOwners } from './table-owners.ts';
 
@@ -67,10 +67,9 @@ export class Trash {
   }
 
   /** The table of this id, or the one that was dropped last, of this name. */
-  async find(table: TableRef, id?: string): Promise<DroppedTable | undefined> {
-    for await (const dropped of this.all({ of: { named: table } }))
-      if (id === undefined || dropped.id === id) return dropped;
-    return undefined;
+  async find(named: TableRef, id?: TableId): Promise<DroppedTable | undefined> {
+    const page = { of: { named, id }, after: undefined, limit: 1 };
+    return (await this.#deps.catalog.droppedTables(page))[0];
   }
 
   /** Those that are to be purged by now. */

@@ -9,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, describe, test } from 'node:test';
 import { Kysely, sql } from 'kysely';
 import { migrateCatalog } from '#src/catalog/migrations/migrations.ts';
-import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '#src/catalog/port.ts';
+import { CatalogHeld, CatalogTooNew, CatalogUnusable } from '#src/catalog/open-errors.ts';
 import type { CatalogDb } from '#src/catalog/queries/catalog-db.ts';
 import { openExclusiveDatabase, openSqliteCatalog } from '#src/catalog/sqlite/open-sqlite-catalog.ts';
 import { NodeSqliteDialect, SqliteSession, syncOnDisk, WriteAheadLog } from '#src/catalog/sqlite/session.ts';

@@ -117,6 +117,25 @@ describe('the trash', () => {
     refused(await post('gone/trash/purge'), 404, 4, /trash/);
   });
 
+  test('of an undrop and a purge at once one wins, and a table that came back has its files (P1)', async () => {
+    for (let round = 0; round < 12; round += 1) {
+      const id = `raced_${round}`;
+      await create(id);
+      const { dropped_id } = succeeded(await post(`${id}/drop`));
+      const [purged, back] = await Promise.all([post(`${id}/trash/purge`, { dropped_id }), post(`${id}/undrop`)]);
+      assert.deepEqual([purged.status, back.status].toSorted(), [200, 404]);
+      if (back.status === 200) assert.equal(await count(id), 2);
+    }
+  });
+
+  test('what no listing of the trash has is refused, whatever it is, and never reaches the database', async () => {
+    for (const dropped_id of ['', '\0', 'x'.repeat(65), "'; drop table tables"])
+      for (const operation of ['undrop', 'trash/purge'])
+        refused(await post(`none/${operation}`, { dropped_id }), 400, 13, /dropped_id/);
+    for (const token of ['%00', `${'9'.repeat(400)}-a`, '1-%00', '-'])
+      succeeded(await service.get(`/v1/namespace/$/trash/list?page_token=${token}`));
+  });
+
   test('files that another program has put in the place of a table are left alone, and the table stays in the trash', async () => {
     await create('taken');
     const location = String(succeeded(await post('taken/describe')).location);

@@ -7,7 +7,7 @@
  */
 import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
-import { CatalogTooNew, CatalogUnusable } from '../port.ts';
+import { CatalogTooNew, CatalogUnusable } from '../open-errors.ts';
 import { namespacesAndTables } from './0001-namespaces-and-tables.ts';
 import { recoveryMarks } from './0002-open-branches.ts';
 import { idempotencyKeys } from './0003-idempotency-keys.ts';

@@ -1,6 +1,6 @@
 /** The trash: tables that were dropped and can be brought back. Each holds its location as if it were there. */
 import type { Location, TableId, TableRef } from '../../kernel/ids.ts';
-import type { DroppedPageRequest, ListedDropped, TableRecord } from '../port.ts';
+import type { DroppedPageRequest, DroppedTable, TableRecord } from '../port.ts';
 import { notInTrash } from '../refusals.ts';
 import { boundsBelow, type CatalogDb, namespacePathOf, tablePathOf } from './catalog-db.ts';
 import { releaseLocation, requireFreeName } from './creations.ts';
@@ -10,16 +10,17 @@ import { insertTable, recordOf } from './table-rows.ts';
 export async function listDropped(
   db: CatalogDb,
   { of, endedByMs, after, limit }: DroppedPageRequest,
-): Promise<readonly ListedDropped[]> {
-  const [, atMs, id] = /^(\d+)-(.+)$/.exec(after ?? '') ?? [];
+): Promise<readonly DroppedTable[]> {
+  const [, atMs, id] = /^(\d{1,15})-([\w-]{1,64})$/.exec(after ?? '') ?? [];
   const below =
     of !== undefined && 'below' in of && of.below.length > 0 ? boundsBelow(namespacePathOf(of.below)) : undefined;
-  const named = of !== undefined && 'named' in of ? tablePathOf(of.named) : undefined;
+  const one = of !== undefined && 'named' in of ? of : undefined;
   const rows = await db
     .selectFrom('dropped_tables')
     .selectAll()
     .$call((query) => (below ? query.where('path', '>', below.from).where('path', '<', below.to) : query))
-    .$call((query) => (named === undefined ? query : query.where('path', '=', named)))
+    .$call((query) => (one === undefined ? query : query.where('path', '=', tablePathOf(one.named))))
+    .$call((query) => (one?.id === undefined ? query : query.where('id', '=', one.id)))
     .$call((query) => (endedByMs === undefined ? query : query.where('kept_until_ms', '<=', endedByMs)))
     .$call((query) =>
       id === undefined

@@ -20,6 +20,7 @@ interface RemovalDeps {
   readonly locks: TableLocks;
   readonly datasets: OpenDatasets;
   readonly recoveryMarks: Pick<RecoveryMarks, 'forget'>;
+  readonly trash: Trash;
 }
 
 interface Removal {
@@ -35,7 +36,7 @@ export type DropTable = ReturnType<typeof dropTable>;
 
 /** Waits for the writers ahead, then the table is gone for everyone at once; it goes to the trash, or its files go afterwards. */
 export const dropTable =
-  (deps: RemovalDeps & { readonly maker: TableMaker; readonly trash: Trash }) =>
+  (deps: RemovalDeps & { readonly maker: TableMaker }) =>
   async (
     command: Removal,
     _scope?: RequestScope,
@@ -48,13 +49,13 @@ export const dropTable =
 
 /** Forgets the table and leaves its files where they are. */
 export const deregisterTable =
-  (deps: RemovalDeps & { readonly trash: Trash }) =>
+  (deps: RemovalDeps) =>
   async (command: Removal, _scope?: RequestScope, answered?: AnswerOf<TableDescription>): Promise<TableDescription> =>
     (await remove(deps, command, answered, 'left')).description;
 
 /** One that is only declared has nothing to keep, unless a program of files has filled it: then it is the table of these. */
 async function remove(
-  { catalog, access, locks, datasets, recoveryMarks, trash }: RemovalDeps & { readonly trash: Trash },
+  { catalog, access, locks, datasets, recoveryMarks, trash }: RemovalDeps,
   { table }: Removal,
   answered: AnswerOf<DroppedDescription> | undefined,
   files: DroppedFiles,

@@ -5,7 +5,8 @@ import { notInTrash } from '../../catalog/refusals.ts';
 import { onceRoute } from '../../endpoint/json-route.ts';
 import { tableTarget } from '../../endpoint/route.ts';
 import { answeredBy } from '../../idempotency/idempotency.ts';
-import type { TableRef } from '../../kernel/ids.ts';
+import { invalidInput } from '../../kernel/errors.ts';
+import type { TableId, TableRef } from '../../kernel/ids.ts';
 import { neverAborts } from '../../kernel/read-write-lock.ts';
 import type { RequestScope } from '../../kernel/request-scope.ts';
 import type { TableAccess, TableDescription } from '../../table/table-access.ts';
@@ -24,7 +25,7 @@ interface Deps {
 interface UndropCommand {
   readonly table: TableRef;
   /** The one that was dropped last where this is undefined. */
-  readonly id: string | undefined;
+  readonly id: TableId | undefined;
   readonly to: TableRef;
 }
 
@@ -57,6 +58,12 @@ export const droppedId = Type.Optional(
   Type.String({ description: 'Which of the tables that were dropped under this name; a listing of the trash has it.' }),
 );
 
+/** It comes from a client, and goes to the database. `InvalidInput`. */
+export function readDroppedId(text: string | undefined): TableId | undefined {
+  if (text === undefined || /^[\w-]{1,64}$/.test(text)) return text as TableId | undefined;
+  throw invalidInput('dropped_id: it is none that a listing of the trash has');
+}
+
 const UndropBody = Type.Object({
   dropped_id: droppedId,
   new_table_name: Type.Optional(Type.String()),
@@ -76,7 +83,7 @@ export const undropTableRoute = onceRoute('undrop_table', undropTable, {
     const to = database.table(parseTableParts(namespace, body.new_table_name ?? table.name));
     context.note({ newTable: resourceUid({ kind: 'table', table: to }).id });
     access.require('UndropTable', { kind: 'table', table: to });
-    const undropped = await operation({ table, id: body.dropped_id, to });
+    const undropped = await operation({ table, id: readDroppedId(body.dropped_id), to });
     return { id: tableTarget.parts(to, database), location: undropped.location, properties: undropped.properties };
   },
 });
