@@ -99,9 +99,7 @@ export class RowReplacement {
       };
       const vectors = [...deletions.values()].flatMap((deletion) => deletion?.file ?? []);
       const options = { head, properties, settings, turn: turn && { ...turn, planned } };
-      const made = await (rows === undefined
-        ? this.#commitDeletions(vectors, build(undefined), options)
-        : this.#commitRows(rows, vectors, build, options));
+      const made = await this.#commitRows(rows, vectors, build, options);
       if (!isMade(made)) return made;
       if (changes.planned === undefined) tracked.plan(made, ids, made.fragments);
       tracked.made();
@@ -122,11 +120,16 @@ export class RowReplacement {
     if (!('rows' in prepared)) return notStaged;
     let first: number | undefined;
     const build =
-      ({ manifest }: StagedRows): Build<NextManifest> =>
+      (staged: StagedRows | undefined): Build<NextManifest> =>
       (head, identity) => {
         first ??= head.version;
         if (head.version !== first && !this.#keepsAddresses(first, head)) return 'overtaken';
-        return nextManifest(head.bytes, { deletions: new Map(), staged: manifest, isAppend: true, ...identity });
+        return nextManifest(head.bytes, {
+          deletions: new Map(),
+          staged: staged?.manifest,
+          isAppend: true,
+          ...identity,
+        });
       };
     return this.#commitRows(prepared, [], build, { properties });
   }
@@ -139,23 +142,23 @@ export class RowReplacement {
     return this.#parts.loop.commit(build, { columns: 'other columns', attempts: 1, properties });
   }
 
-  /** The deletion vectors are written while the engine writes the new rows: neither needs the other. */
+  /** The deletion vectors are written while the engine writes the new rows, if there are any: neither needs the other. */
   async #commitRows<Built extends NextManifest>(
-    rows: NewRows | RowsInStaging,
+    rows: NewRows | RowsInStaging | undefined,
     vectors: readonly CommitFile[],
-    build: (staged: StagedRows) => Build<Built>,
+    build: (staged: StagedRows | undefined) => Build<Built>,
     options?: CommitOptions<Built>,
   ): Promise<CommitOutcome<Built>> {
     const { commits, staging, loop } = this.#parts;
-    const inStaging = rows instanceof RowsInStaging ? rows : new FileInStaging(staging, rows);
+    const inStaging = rows === undefined || rows instanceof RowsInStaging ? rows : new FileInStaging(staging, rows);
     let placed: PlacedFiles | undefined;
     let mayBeMade = false;
     try {
       placed = commits.place(vectors, this.#wasOvertaken ? 'in haste' : undefined);
       placed.done?.catch(() => undefined); // the commit throws it
-      const staged = await inStaging.staged;
-      if (staged.rows !== rows.rows) return { refused: 'the engine has written another number of rows' };
-      const arriving = Promise.all([placed.done, inStaging.place(commits, staged)]);
+      const staged = await inStaging?.staged;
+      if (staged?.rows !== rows?.rows) return { refused: 'the engine has written another number of rows' };
+      const arriving = Promise.all([placed.done, staged && inStaging?.place(commits, staged)]);
       arriving.catch(() => undefined); // of a commit that does not wait for them
       const made = await loop.commit(build(staged), { ...options, arriving });
       mayBeMade = isMade(made);
@@ -166,31 +169,9 @@ export class RowReplacement {
       throw error;
     } finally {
       await Promise.allSettled([placed?.done]);
-      if (mayBeMade) inStaging.committed();
+      if (mayBeMade) inStaging?.committed();
       else void placed?.takeBack(); // the next attempt has vectors of other names
-      if (inStaging !== rows) inStaging.discard();
-    }
-  }
-
-  async #commitDeletions<Built extends NextManifest>(
-    vectors: readonly CommitFile[],
-    build: Build<Built>,
-    options: CommitOptions<Built>,
-  ): Promise<CommitOutcome<Built>> {
-    const { commits, loop } = this.#parts;
-    const placed = commits.place(vectors, this.#wasOvertaken ? 'in haste' : undefined);
-    let mayBeMade = false;
-    try {
-      const made = await loop.commit(build, { ...options, arriving: Promise.resolve(placed.done) });
-      mayBeMade = isMade(made);
-      this.#wasOvertaken = made === 'overtaken';
-      return made;
-    } catch (error) {
-      mayBeMade = isOutcomeUnknown(error);
-      throw error;
-    } finally {
-      await Promise.allSettled([placed.done]);
-      if (!mayBeMade) void placed.takeBack();
+      if (inStaging !== rows) inStaging?.discard();
     }
   }
 
