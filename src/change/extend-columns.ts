@@ -21,7 +21,7 @@ import { LancegateError } from '../kernel/errors.ts';
 /** What of a schema a principal must have the right to do before it is done. */
 export type ExtendingAction = 'AlterTableAddColumns' | 'AlterTableAlterColumns';
 
-/** Whoever sends a source that may extend the table. */
+/** The principal who sends a source that may extend the table, and what it knows of the branch. */
 export interface Extender {
   /** `PermissionDenied`. */
   readonly requireAction: (action: ExtendingAction) => void;

@@ -15,9 +15,9 @@ import type { Properties, TableRef, TransactionId } from '../kernel/ids.ts';
 import type { RequestScope } from '../kernel/request-scope.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import {
-  invalidRulesOf,
   leftOutOf,
   rulesOfFirst,
+  sourceRulesOf,
   type ToldOfRules,
   toldOfRules,
   validChunks,
@@ -82,7 +82,7 @@ async function create(
   // A dataset that a program of files has written for a declared table, and that cannot be read, is the maker's to refuse.
   const existing = record?.state === 'declared' ? await access.adopted(record).catch(() => record) : record;
   const properties = command.properties ?? (existing?.state === 'declared' ? existing.properties : {});
-  const rulesWith = (metadata: Schema['metadata']) => invalidRulesOf(command.rules, properties, metadata);
+  const rulesWith = (metadata: Schema['metadata']) => sourceRulesOf(command.rules, properties, metadata);
   if (existing?.state === 'created' && mode === 'exist_ok') {
     command.requireDescribe();
     leftOutOf(source, rulesWith(new Map()).invalid);
@@ -133,7 +133,7 @@ async function answerExisting(
   const wanted = await source.schema();
   const version = await deps.access.read(record, undefined, undefined, async (dataset) => {
     const { schema } = await dataset.columns();
-    if (invalidRulesOf(rules, record.properties, schema.metadata).extends) requireExtendable(wanted, schema);
+    if (sourceRulesOf(rules, record.properties, schema.metadata).extends) requireExtendable(wanted, schema);
     else requireSameSchema(wanted, schema);
     return dataset.version();
   });

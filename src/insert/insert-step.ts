@@ -11,14 +11,14 @@ import type { TableColumns } from '../engine/port/column-view.ts';
 import type { Shadow } from '../engine/port/shadow.ts';
 import type { Properties } from '../kernel/ids.ts';
 import type { InvalidRows } from '../kernel/invalid-rows.ts';
-import { invalidRulesOf, type StandingInvalidRules, toldOfRules } from '../table/row-faults.ts';
+import { type SourceRules, sourceRulesOf, toldOfRules } from '../table/row-faults.ts';
 import type { RuleTexts } from '../table/standing-rules.ts';
 
 /** Requires that the source fits the table, or extends it where it may. Answers how it does; undefined where the table has room for it. */
 export function requireInsertable(
   source: Schema,
   table: Schema,
-  rules: Pick<StandingInvalidRules, 'extends'>,
+  rules: Pick<SourceRules, 'extends'>,
 ): SchemaExtension | undefined {
   const extension = rules.extends ? extensionOf(source, table) : undefined;
   const after = extension?.schema ?? table;
@@ -88,7 +88,7 @@ export class InsertStep implements ComputedStep {
   }
 
   #fit({ schema }: TableColumns) {
-    const rules = invalidRulesOf(this.#asked, this.#deps.properties, schema.metadata);
+    const rules = sourceRulesOf(this.#asked, this.#deps.properties, schema.metadata);
     return { rules, extension: requireInsertable(this.#sent.empty.schema, schema, rules) };
   }
 }

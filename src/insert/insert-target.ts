@@ -10,9 +10,9 @@ import { type Extender, requireActions } from '../change/extend-columns.ts';
 import type { TableColumns } from '../engine/port/column-view.ts';
 import { requireRowEnds } from '../table/row-ends.ts';
 import {
-  invalidRulesOf,
   leftOutOf,
   requireFewInvalid,
+  sourceRulesOf,
   type Taking,
   withoutUnallowedNulls,
 } from '../table/row-faults.ts';
@@ -42,7 +42,7 @@ export async function targetOf(
   dataset: Parameters<typeof fittingSchema>[0],
 ): Promise<Taking & { readonly target: TargetColumns | undefined }> {
   const { mode, source, rules: asked } = command;
-  const rulesFor = ({ metadata }: Schema) => invalidRulesOf(asked, table.properties, metadata);
+  const rulesFor = ({ metadata }: Schema) => sourceRulesOf(asked, table.properties, metadata);
   const rules = rulesFor((await fittingSchema(dataset, rulesFor)).schema);
   if (mode === 'append') await source.readFor(() => dataset.columns(), rules.extends);
   const invalid = leftOutOf(source, rules.invalid);
@@ -61,7 +61,7 @@ export async function fittingTarget(
     requireRowEnds(properties, schema);
     return undefined;
   }
-  const fitTo = (table: Schema) => requireInsertable(schema, table, invalidRulesOf(asked, properties, table.metadata));
+  const fitTo = (table: Schema) => requireInsertable(schema, table, sourceRulesOf(asked, properties, table.metadata));
   const read = async (): Promise<TargetColumns> => {
     const columns = await fittingSchema(dataset, fitTo);
     const extension = fitTo(columns.schema);

@@ -29,8 +29,8 @@ import type { RequestScope } from '../kernel/request-scope.ts';
 import type { OpenDatasets } from '../table/open-datasets.ts';
 import { markBranch, type RecoveryMarks } from '../table/recovery-marks.ts';
 import {
-  invalidRulesOf,
   rulesOfFirst,
+  sourceRulesOf,
   type Taking,
   type ToldOfRules,
   toldOfRules,
@@ -224,7 +224,7 @@ class InsertRows {
     if (command.branch !== undefined) throw branchOfDeclared(declared);
     const { access, locks } = this.#deps;
     const { schema, ...taking } = await rulesOfFirst(command.source, (metadata) =>
-      invalidRulesOf(command.rules, declared.properties, metadata),
+      sourceRulesOf(command.rules, declared.properties, metadata),
     );
     checkStorable(schema);
     const arriving = await begin(validChunks(command.source, taking, undefined));

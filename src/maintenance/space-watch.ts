@@ -1,8 +1,8 @@
 /**
- * Visits all tables once a day, since the history of one that nobody writes to grows old, too, and checks the free space on their disk. When
- * the disk is nearly full it removes old versions of all tables, which
- * needs no space, and then the oldest of what is in the trash until there is space again. Maintenance would not do that: it watches branches by their commits, and on a full
- * disk no commit succeeds; a service that has just started has seen none.
+ * Visits all tables once a day, since the history of a table that nobody writes to grows old, too. Between the visits it checks the free
+ * space on the disk of the tables. When that is nearly full it removes old versions of all tables, which needs no space, and then
+ * purges the oldest tables of the trash until there is space again. Maintenance would not do that: it watches branches by their
+ * commits, and on a full disk no commit succeeds; a service that has just started has seen none.
  *
  * A check costs one `statfs` while there is space. While there is none, each check visits all tables, because more versions
  * pass their retention; afterwards the watch pauses for ten times as long as the visit took.

@@ -6,11 +6,11 @@ import type { Properties } from '../kernel/ids.ts';
 import { type DistinctKeys, orderedValues, readDistinctKeys, readKeptKeys } from '../keys/key-columns.ts';
 import type { KeyHasher } from '../keys/key-hasher.ts';
 import { type OrderedValue, readKeyColumn } from '../keys/key-values.ts';
-import { readInvalidRules, type StandingInvalidRules } from '../table/row-faults.ts';
+import { readInvalidRules, type SourceRules } from '../table/row-faults.ts';
 import { type RuleTexts, readSchemaMode, ruleNames, type ShownRule, standingRules } from '../table/standing-rules.ts';
 import { type MergeFlags, rowsThatStay } from './merge-command.ts';
 
-export interface RowRules extends StandingInvalidRules {
+export interface RowRules extends SourceRules {
   /** What becomes of a key that a source holds twice: it is refused, or its first, last or newest row stays. */
   readonly onDuplicate: (typeof rowsThatStay)[number] | 'newest';
   /** Of rows with one key the one with the greatest value is the newest, and an older one changes nothing. */

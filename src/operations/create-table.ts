@@ -10,7 +10,7 @@ import { parseJson, StringMap, Version } from '../wire/json-body.ts';
 import { invalidParameters } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import { requireKnownProperties } from './tables/known-properties.ts';
-import { readInvalidTexts, toldFields, toldShown } from './told-of-rules.ts';
+import { readSourceRules, toldFields, toldShown } from './told-of-rules.ts';
 
 type CreateParameters = Pick<CreateTableCommand, 'mode' | 'properties' | 'storageOptions' | 'rules'>;
 
@@ -83,7 +83,7 @@ export const readCreateParameters = (
   mode: query.one('mode', (text) => parseChoice(text ?? '', 'mode', createModes)) ?? 'create',
   properties: readTableProperties(query),
   storageOptions: checkStorageOptions(readProperties(query, 'storage_options') ?? {}),
-  rules: readInvalidTexts(query, headers),
+  rules: readSourceRules(query, headers),
 });
 
 function readTableProperties(query: QueryOf<'properties'>): Properties | undefined {

@@ -9,7 +9,7 @@ import { choiceOf, parseChoice } from '../wire/choices.ts';
 import { Count } from '../wire/json-body.ts';
 import { invalidParameters } from '../wire/merge-parameters.ts';
 import { type QueryOf, Refused } from '../wire/query-parameters.ts';
-import { readInvalidTexts, toldFields, toldShown } from './told-of-rules.ts';
+import { readSourceRules, toldFields, toldShown } from './told-of-rules.ts';
 
 const insertModes = ['append', 'overwrite'] as const;
 
@@ -21,7 +21,7 @@ function readInsertParameters(
   headers: RouteInput['headers'],
 ): { readonly mode: InsertMode; readonly rules: RuleTexts } {
   if (query.has('upload_id')) throw new LancegateError('Unsupported', 'this service takes an insert in one request');
-  const rules = readInvalidTexts(query, headers);
+  const rules = readSourceRules(query, headers);
   return { mode: query.one('mode', (text) => parseChoice(text, 'mode', insertModes)) ?? 'append', rules };
 }
 

@@ -3,18 +3,18 @@ import Type from 'typebox';
 import { headerTexts, type RouteInput } from '../endpoint/route.ts';
 import type { ToldOfColumns } from '../kernel/column-changes.ts';
 import { readInvalidRules, type ToldOfRules } from '../table/row-faults.ts';
-import { invalidRuleNames, type RuleTexts, readSchemaMode } from '../table/standing-rules.ts';
+import { type RuleTexts, readSchemaMode, sourceRuleNames } from '../table/standing-rules.ts';
 import { Count, StringMap } from '../wire/json-body.ts';
 import { readRuleTexts } from '../wire/merge-parameters.ts';
 import type { QueryOf } from '../wire/query-parameters.ts';
 import { columnFields, columnsShown } from './columns/change-columns.ts';
 
 /** The rules of a request that has no keys. `InvalidInput`. */
-export function readInvalidTexts(
-  query: QueryOf<(typeof invalidRuleNames)[number]>,
+export function readSourceRules(
+  query: QueryOf<(typeof sourceRuleNames)[number]>,
   headers: RouteInput['headers'],
 ): RuleTexts {
-  const rules = readRuleTexts(invalidRuleNames, query, headerTexts(headers));
+  const rules = readRuleTexts(sourceRuleNames, query, headerTexts(headers));
   readInvalidRules(rules);
   readSchemaMode(rules);
   return rules;

@@ -12,11 +12,11 @@ import type { Properties } from '../kernel/ids.ts';
 import { type InvalidRow, InvalidRows } from '../kernel/invalid-rows.ts';
 import { readKeys } from '../keys/key-columns.ts';
 import {
-  invalidRuleNames,
   invalidWays,
   type RuleTexts,
   readSchemaMode,
   type ShownRule,
+  sourceRuleNames,
   standingRules,
 } from './standing-rules.ts';
 
@@ -26,8 +26,8 @@ export interface InvalidRules {
   readonly most: { readonly text: string; allows(invalid: number, rows: number): boolean } | undefined;
 }
 
-/** The rules of a request, and those of them that the table said. */
-export interface StandingInvalidRules {
+/** The rules that any request with rows has, and those of them that the table said. */
+export interface SourceRules {
   readonly invalid: InvalidRules;
   /** The table gets columns and wider types that a source has. */
   readonly extends: boolean;
@@ -44,12 +44,8 @@ export function readInvalidRules(
 }
 
 /** The rules of a request that has no keys, for a table with these defaults. `InvalidInput`. */
-export function invalidRulesOf(
-  asked: RuleTexts,
-  properties: Properties,
-  metadata: Schema['metadata'],
-): StandingInvalidRules {
-  const { texts, defaults, shown } = standingRules(invalidRuleNames, asked, properties, metadata);
+export function sourceRulesOf(asked: RuleTexts, properties: Properties, metadata: Schema['metadata']): SourceRules {
+  const { texts, defaults, shown } = standingRules(sourceRuleNames, asked, properties, metadata);
   return { invalid: readInvalidRules(texts, shown), extends: readSchemaMode(texts, shown), defaults };
 }
 
@@ -61,8 +57,8 @@ function readMost(text: string, name: string): InvalidRules['most'] {
 }
 
 /**
- * Leaves out the rows that hold NULL where the table allows none. Otherwise whoever lays the rows out or stores them refuses
- * them. So many rows of the source were kept `before`. Some `mayHaveNulls`.
+ * Leaves out the rows that hold NULL where the table allows none. Without `invalid` the layout of the rows, or the engine, refuses them
+ * later. So many rows of the source were kept `before`. Some `mayHaveNulls`.
  */
 export function withoutUnallowedNulls(
   chunk: IpcChunk,
@@ -133,7 +129,7 @@ export function leftOutOf(source: ArrowSource, { isReported }: InvalidRules): In
 }
 
 /** How the rows of a source are taken. */
-export interface Taking<Rules = StandingInvalidRules> {
+export interface Taking<Rules = SourceRules> {
   readonly rules: Rules;
   /** It counts the rows that are left out; undefined where none is reported. */
   readonly invalid: InvalidRows | undefined;

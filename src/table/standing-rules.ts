@@ -8,12 +8,12 @@ import { invalidInput } from '../kernel/errors.ts';
 import type { Properties } from '../kernel/ids.ts';
 
 /** They are of all requests with rows. */
-export const invalidRuleNames = ['on_invalid', 'max_invalid', 'schema'] as const;
+export const sourceRuleNames = ['on_invalid', 'max_invalid', 'schema'] as const;
 
 /** How rows are taken that come twice or late, break a rule or have more columns than the table; all are of merges. */
 export const ruleNames = [
   ...(['on_duplicate', 'version_column', 'tombstone'] as const),
-  ...invalidRuleNames,
+  ...sourceRuleNames,
   'key_required',
 ] as const;
 export type RuleName = (typeof ruleNames)[number];

@@ -20,8 +20,8 @@ export interface SchemaExtension {
 }
 
 /**
- * Answers undefined where the table lacks nothing that it could get. What does not fit even so is left as it is, for whoever checks
- * whether the source fits. `TableSchemaValidationError` for new columns that no table can have.
+ * Answers undefined where the table lacks nothing that it could get. It leaves types alone that no widening makes fit: the check of the
+ * source against the columns refuses them. `TableSchemaValidationError` for new columns that no table can have.
  */
 export function extensionOf(source: Schema, table: Schema): SchemaExtension | undefined {
   const sent = new Map(source.fields.map((field) => [field.name, field]));

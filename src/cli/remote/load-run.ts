@@ -118,7 +118,7 @@ export class Load {
     if (made === undefined) requireTypes(columns, types);
     for (const path of on) requireKey(path, columns);
     const rules = Object.entries(mode.rules);
-    // Whatever the table says: rows that nobody is told of would be lost.
+    // It overrides the default of the table: a load must not lose rows that it does not report.
     const onInvalid = this.#leftOut === undefined ? '' : 'report';
     const said = new URLSearchParams([...on.map((column): [string, string] => ['on', column]), ...rules]);
     said.set('on_invalid', onInvalid);

@@ -234,7 +234,7 @@ export class MaintenanceActions {
       const acknowledged = await this.#access.acknowledgedVersion(target, dataset);
       const keptFromVersion = Math.min(pinned, held, acknowledged);
       const confirm = () => recoveryMarks.confirm(target.table);
-      // Whoever names versions wants them gone, history or not.
+      // A request that names versions removes them, history or not.
       const history = within === undefined ? room?.requestFor(target, await engine.space()) : undefined;
       const pruned = await dataset.prune({ supersededBeforeMs, keptFromVersion, history, within, confirm });
       if (history !== undefined) room?.note(target, pruned.history ?? { versions: 0, bytes: 0, cutToMs: undefined });

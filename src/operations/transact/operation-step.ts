@@ -10,7 +10,7 @@ import { InsertStep, requireInsertable } from '../../insert/insert-step.ts';
 import { requireFitting } from '../../merge/fitting-source.ts';
 import { MergeStep, type MergeStepDeps } from '../../merge/merge-step.ts';
 import { rulesOf } from '../../merge/row-rules.ts';
-import { invalidRulesOf } from '../../table/row-faults.ts';
+import { sourceRulesOf } from '../../table/row-faults.ts';
 import type { RuleTexts } from '../../table/standing-rules.ts';
 import { kindOf, type NamedOperation, ofOperation, sourceOf, type TransactOperation } from './operation-kinds.ts';
 
@@ -105,7 +105,7 @@ const askedOf = ({ rules }: { readonly rules: RuleTexts }): RuleTexts => ({
 function mayExtend({ name, does }: NamedOperation, { properties }: MergeStepDeps, { metadata }: Schema): boolean {
   try {
     if (does.kind === 'merge_insert') return rulesOf(askedOf(does), does.flags, properties, metadata).extends;
-    return does.kind === 'insert' && invalidRulesOf(askedOf(does), properties, metadata).extends;
+    return does.kind === 'insert' && sourceRulesOf(askedOf(does), properties, metadata).extends;
   } catch (error) {
     throw ofOperation(name, error);
   }
@@ -121,6 +121,6 @@ function requireSourceFits(
     const { on, flags } = does;
     requireFitting(source, table, { on, flags, rules: rulesOf(askedOf(does), flags, properties, table.metadata) });
   } else if (does.kind === 'insert') {
-    requireInsertable(source, table, invalidRulesOf(askedOf(does), properties, table.metadata));
+    requireInsertable(source, table, sourceRulesOf(askedOf(does), properties, table.metadata));
   }
 }
